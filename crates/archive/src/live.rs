@@ -198,7 +198,7 @@ impl LiveSession {
         let LivePlan { mut commit, base, added, head } = plan;
         let mut ends = self.ends.clone();
         for (node, parent) in
-            base.map(|(node, _)| (node, None)).into_iter().chain(added.iter().map(Added::edge))
+            base.map(|(node, _)| (node, None)).into_iter().chain(added.iter().map(AddedNode::edge))
         {
             if let Some(parent) = parent
                 && ends.remove(&parent)
@@ -222,7 +222,7 @@ impl LiveSession {
             self.base = Some(node);
             self.times.insert(node, time);
         }
-        for Added { node, digest, time, .. } in added {
+        for AddedNode { node, digest, time, .. } in added {
             self.times.insert(node, time);
             self.digests.insert(node, digest);
             self.nodes.entry(digest).or_insert(node);
@@ -232,14 +232,14 @@ impl LiveSession {
 }
 
 #[derive(Debug)]
-struct Added {
+struct AddedNode {
     node: NodeId,
     parent: NodeId,
     digest: ConversationDigest,
     time: UnixMs,
 }
 
-impl Added {
+impl AddedNode {
     fn edge(&self) -> (NodeId, Option<NodeId>) {
         (self.node, Some(self.parent))
     }
@@ -251,7 +251,7 @@ pub struct LivePlan {
     /// What goes to the store in one transaction; nodes and refs of the session are in it.
     pub commit: Commit,
     base: Option<(NodeId, UnixMs)>,
-    added: Vec<Added>,
+    added: Vec<AddedNode>,
     head: Option<NodeId>,
 }
 
@@ -305,7 +305,7 @@ impl LiveChange<'_> {
         let built = NodeParts::new(&self.session.agent, &entry, &step).build(Some(parent), time, id);
         let node = built.node.id;
         built.add_to(&mut self.plan.commit);
-        self.plan.added.push(Added { node, parent, digest, time });
+        self.plan.added.push(AddedNode { node, parent, digest, time });
         node
     }
 

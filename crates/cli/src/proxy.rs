@@ -10,7 +10,7 @@ use quipu_host::{Home, now, seal_credentials};
 use quipu_protocol::Model;
 use quipu_proxy::{
     JumpState, PROXY_LIMITS, ProxiedSession, ProxyCounts, ProxyError, ProxyOptions, RecorderOptions,
-    StateError, Upstreams,
+    StateError, StoreOpenError, Upstreams,
 };
 use quipu_seal::Sealer;
 use quipu_store::Graph;
@@ -39,7 +39,7 @@ struct ProxyServeArgs {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7700")]
     listen: SocketAddr,
     /// Send requests to this server instead of the vendor's: an address for all wires, or WIRE=ADDRESS with the wire
-    /// messages, completions or responses. https, or of this machine. Repeatable.
+    /// messages, completions or responses, or other for paths of no wire. https, or of this machine. Repeatable.
     #[arg(long, value_name = "[WIRE=]ADDRESS")]
     upstream: Vec<String>,
     #[command(flatten)]
@@ -127,7 +127,7 @@ fn recorder(home: &Home) -> Result<RecorderOptions, Failure> {
                 let store: Arc<dyn Graph> = Arc::new(store);
                 Ok(store)
             }
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(StoreOpenError(error.to_string())),
         }),
         sealer,
         models: Arc::new(move |provider, id| models.get(&(provider.to_owned(), id.to_owned())).cloned()),

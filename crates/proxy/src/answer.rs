@@ -9,7 +9,8 @@ use quipu_providers::answer_decoder;
 
 use crate::exchange::{AnswerEnd, Exchange};
 use crate::packed::unpacked;
-use crate::wires::{WireKind, blank_answer};
+use crate::wire_kind::WireKind;
+use crate::wires::blank_answer;
 
 /// Characters of a server's complaint that are kept.
 const COMPLAINT: usize = 500;
@@ -20,8 +21,42 @@ pub(crate) struct Answer {
     pub(crate) error: Option<ModelErrorKind>,
 }
 
-/// Reads the answer of an exchange with this model.
+/// Headers in which clients send keys.
+const KEYS: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
+/// Bytes of a key at least: shorter ones would be found in any text.
+const KEY: usize = 6;
+
+/// Reads the answer of an exchange with this model. Where a server repeats a key of the request, it is left out.
 pub(crate) fn read(exchange: &Exchange, model: &Arc<Model>) -> Answer {
+    let answer = as_it_came(exchange, model);
+    let Ok(json) = quipu_protocol::Json::of(&answer.message) else { return answer };
+    let mut text = json.get().to_owned();
+    for value in KEYS.iter().flat_map(|name| exchange.headers.get_all(*name)) {
+        let key = value.to_str().unwrap_or_default().trim();
+        let key = key.split_once(' ').map_or(key, |(_, key)| key.trim());
+        if key.len() >= KEY {
+            let key = quipu_dag::quoted(key);
+            text = text.replace(&key[1..key.len() - 1], "[key]");
+        }
+    }
+    if text == json.get() {
+        return answer;
+    }
+    match quipu_protocol::Json::parse(&text).ok().and_then(|json| json.read().ok()) {
+        Some(message) => Answer { message, ..answer },
+        None => {
+            let message = AssistantMessage {
+                stop_reason: answer.message.stop_reason,
+                error_message: Some("the answer is not kept: it repeats a key".into()),
+                timestamp: answer.message.timestamp,
+                ..blank_answer(&model.api, &model.provider, &model.id)
+            };
+            Answer { message, ..answer }
+        }
+    }
+}
+
+fn as_it_came(exchange: &Exchange, model: &Arc<Model>) -> Answer {
     let failed = |kind: ModelErrorKind, text: String| {
         let stop_reason =
             if kind == ModelErrorKind::Aborted { StopReason::Aborted } else { StopReason::Error };
@@ -37,6 +72,9 @@ pub(crate) fn read(exchange: &Exchange, model: &Arc<Model>) -> Answer {
         return match exchange.end {
             AnswerEnd::Aborted => {
                 failed(ModelErrorKind::Aborted, "the client left before the answer began".into())
+            }
+            AnswerEnd::Stopped => {
+                failed(ModelErrorKind::Aborted, "the proxy was stopped before the answer began".into())
             }
             AnswerEnd::Whole | AnswerEnd::Broken | AnswerEnd::TooLarge => {
                 failed(ModelErrorKind::Network, "the server did not answer".into())
@@ -66,6 +104,9 @@ pub(crate) fn read(exchange: &Exchange, model: &Arc<Model>) -> Answer {
     let Some(facts) = facts else {
         return match exchange.end {
             AnswerEnd::Aborted => failed(ModelErrorKind::Aborted, "the client left during the answer".into()),
+            AnswerEnd::Stopped => {
+                failed(ModelErrorKind::Aborted, "the proxy was stopped during the answer".into())
+            }
             AnswerEnd::Whole | AnswerEnd::Broken | AnswerEnd::TooLarge => {
                 failed(ModelErrorKind::Malformed, "the answer is not one of this wire".into())
             }
@@ -102,7 +143,14 @@ fn streamed(exchange: &Exchange, model: &Arc<Model>, body: &[u8]) -> Answer {
         AnswerEnd::Aborted if !decoder.is_complete() => {
             ModelError::new(ModelErrorKind::Aborted, "the client left during the answer")
         }
-        AnswerEnd::Aborted | AnswerEnd::Whole | AnswerEnd::Broken | AnswerEnd::TooLarge => error,
+        AnswerEnd::Stopped if !decoder.is_complete() => {
+            ModelError::new(ModelErrorKind::Aborted, "the proxy was stopped during the answer")
+        }
+        AnswerEnd::Aborted
+        | AnswerEnd::Stopped
+        | AnswerEnd::Whole
+        | AnswerEnd::Broken
+        | AnswerEnd::TooLarge => error,
     });
     let (mut message, _, refused) = decoder.finish(error.as_ref());
     if exchange.wire == WireKind::Responses {

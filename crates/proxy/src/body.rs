@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::wires::WireKind;
+use crate::wire_kind::WireKind;
 
 /// A member or an element, as it came or as it is made.
 #[derive(Debug, Clone)]

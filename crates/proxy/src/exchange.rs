@@ -5,7 +5,7 @@ use http::{HeaderMap, StatusCode};
 use quipu_protocol::UnixMs;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::wires::WireKind;
+use crate::wire_kind::WireKind;
 
 /// How an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,9 @@ pub(crate) enum AnswerEnd {
     Broken,
     /// The client left.
     Aborted,
-    /// It is larger than what is kept; the client got all of it.
+    /// The proxy was stopped.
+    Stopped,
+    /// It is larger than what is kept, or there was no room to keep it; the client got all of it.
     TooLarge,
 }
 
@@ -37,7 +39,6 @@ pub(crate) struct Exchange {
     pub(crate) duration_ms: u64,
     pub(crate) end: AnswerEnd,
     /// Room for what waits to be kept.
-    #[expect(dead_code, reason = "held until the exchange is kept")]
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 

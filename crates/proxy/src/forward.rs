@@ -8,24 +8,23 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
-use memchr::memmem;
 use quipu_providers::net::{describe, unchanged_client};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
+use crate::activity::Activity;
 use crate::exchange::{AnswerEnd, Exchange, now};
 use crate::headers::{outgoing, passed};
-use crate::jump::MARK;
+use crate::limits::ProxyLimits;
 use crate::origin;
 use crate::recorder::{Decision, RecorderHandle};
 use crate::refusal::Refusal;
-use crate::server::{Activity, ProxyLimits};
-use crate::tee::{AnswerBody, Recording, Tee, whole};
+use crate::tee::{AnswerBody, PIECE, Recording, Tee, whole};
 use crate::upstream::{Upstream, Upstreams};
+use crate::wire_kind::WireKind;
 
 /// Says on an answer that messages were left out of its request.
 const NOTE: HeaderName = HeaderName::from_static("quipu-proxy-tobe");
-/// Room is counted in pieces of this many bytes.
-const PIECE: usize = 64 << 10;
 
 /// Passes requests on.
 pub(crate) struct Forwarder {
@@ -34,6 +33,7 @@ pub(crate) struct Forwarder {
     limits: ProxyLimits,
     room: Arc<Semaphore>,
     recorder: RecorderHandle,
+    stop: CancellationToken,
 }
 
 impl Forwarder {
@@ -42,9 +42,10 @@ impl Forwarder {
         hosts: Vec<String>,
         limits: ProxyLimits,
         recorder: RecorderHandle,
+        stop: CancellationToken,
     ) -> Self {
         let room = Arc::new(Semaphore::new(limits.memory.div_ceil(PIECE)));
-        Self { upstreams, hosts, limits, room, recorder }
+        Self { upstreams, hosts, limits, room, recorder, stop }
     }
 
     pub(crate) async fn answered(
@@ -65,12 +66,23 @@ impl Forwarder {
     ) -> Result<Response<AnswerBody>, Refusal> {
         let (head, body) = request.into_parts();
         origin::check(&head.method, &head.uri, &head.headers, &self.hosts)?;
-        let (upstream, is_exchange) = self.upstreams.route(head.uri.path(), &head.headers);
+        let routed = self.upstreams.route(head.uri.path(), &head.headers);
+        let (upstream, is_exchange) = routed.ok_or_else(|| {
+            let text = "the path is of no wire, and the wires have different upstreams, so nobody knows for which server \
+                        its key is; nothing was sent. Name the server of such paths: --upstream other=ADDRESS";
+            Refusal::new(StatusCode::NOT_FOUND, text)
+        })?;
+        let address = upstream.address(head.uri.path_and_query().map_or("/", |path| path.as_str()));
+        let address = address.ok_or_else(|| {
+            let text =
+                "the path has parts that a server would read in another way, such as `..`; nothing was sent";
+            Refusal::new(StatusCode::BAD_REQUEST, text)
+        })?;
         let is_recorded = is_exchange && head.method == Method::POST;
         let (mut body, room) = self.read(&head.headers, body).await?;
         let mut headers = outgoing(&head.headers, is_recorded);
         let mut note = None;
-        if is_recorded && self.is_asked(&body) {
+        if is_recorded && self.is_concerned(upstream.wire, &head.headers, &body).await {
             let decided = self.recorder.decide(upstream.wire, head.headers.clone(), body.clone());
             let decided = tokio::time::timeout(self.limits.decision, decided).await;
             match decided.ok().flatten() {
@@ -93,10 +105,6 @@ impl Forwarder {
                 }
             }
         }
-        let address = head.uri.path_and_query().map_or("/", |path| path.as_str());
-        let address = upstream.address(address);
-        let address = address
-            .ok_or_else(|| Refusal::new(StatusCode::BAD_REQUEST, "the path is not one of an address"))?;
         let (started, begun) = (now(), Instant::now());
         let mut recording = is_recorded.then(|| {
             let exchange = Exchange {
@@ -112,7 +120,7 @@ impl Forwarder {
                 end: AnswerEnd::Broken,
                 room,
             };
-            Recording::new(exchange, self.recorder.clone(), begun)
+            Recording::new(exchange, self.recorder.clone(), begun, self.stop.clone())
         });
         let sent = self.sent(upstream, head.method, address, headers, body).await;
         let answer = match (sent, &mut recording) {
@@ -128,10 +136,16 @@ impl Forwarder {
         if let Some(recording) = &mut recording {
             recording.answered(head.status, &head.headers);
         }
-        let tee = Tee::new(body, recording, self.limits.answer, self.limits.silence, activity);
+        let kept = (self.limits.answer, Arc::clone(&self.room));
+        let tee = Tee::new(body, recording, kept, self.limits.silence, activity);
         let mut answer = Response::new(tee.boxed());
         *answer.status_mut() = head.status;
         *answer.headers_mut() = passed(&head.headers);
+        answer.headers_mut().remove(NOTE);
+        if matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+            // No body follows, whatever its length would be.
+            answer.headers_mut().remove(CONTENT_LENGTH);
+        }
         if let Some(note) = note {
             answer.headers_mut().insert(NOTE, note);
         }
@@ -139,8 +153,9 @@ impl Forwarder {
     }
 
     /// Whether the conversation may have to do with a jump.
-    fn is_asked(&self, body: &[u8]) -> bool {
-        self.recorder.has_jumps() || memmem::find(body, MARK.as_bytes()).is_some()
+    async fn is_concerned(&self, wire: WireKind, headers: &HeaderMap, body: &Bytes) -> bool {
+        let concerned = self.recorder.is_concerned(wire, headers, body);
+        tokio::time::timeout(self.limits.decision, concerned).await.unwrap_or(true)
     }
 
     /// The whole body of a request, and the room that it takes.

@@ -69,7 +69,7 @@ fn narrowed(headers: &HeaderMap) -> Option<Option<HeaderValue>> {
     if all.iter().all(is_read) {
         return None;
     }
-    let kept: Vec<&str> = all.iter().copied().filter(|one| is_read(&one)).collect();
+    let kept: Vec<&str> = all.iter().copied().filter(is_read).collect();
     Some(HeaderValue::from_str(&kept.join(", ")).ok().filter(|_| !kept.is_empty()))
 }
 

@@ -71,11 +71,16 @@ impl ItemList {
             Author::Tool { .. } => "result",
             Author::Instructions(_) => "instructions",
         };
+        let mut parts = &content[..];
         if let Author::Tool { call, .. } = &author {
             self.digest = self.digest.then("call", call);
             counts = true;
+            // Clients shorten old results; the call says which it is.
+            if !call.is_empty() {
+                parts = &[];
+            }
         }
-        for part in &content {
+        for part in parts {
             let (what, text) = match part {
                 Content::Text(text) => {
                     let text = text.text.trim();
@@ -117,7 +122,7 @@ impl Item {
     }
 
     /// Whether the next item belongs to the same message.
-    fn goes_on(&self, next: &Item) -> bool {
+    fn continues(&self, next: &Item) -> bool {
         match (&self.author, &next.author) {
             (Author::User, Author::User) => self.element == next.element,
             (Author::Assistant, Author::Assistant) => true,
@@ -134,7 +139,7 @@ pub(crate) struct Group<'a> {
 
 /// The messages that these items are.
 pub(crate) fn groups(items: &[Item]) -> Vec<Group<'_>> {
-    items.chunk_by(|item, next| item.goes_on(next)).map(|items| Group { items }).collect()
+    items.chunk_by(Item::continues).map(|items| Group { items }).collect()
 }
 
 impl Group<'_> {

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::body::{Piece, RequestBody};
+use crate::exchange::now;
 use crate::item::{Author, Item, ItemList};
-use crate::wires::WireKind;
+use crate::wire_kind::WireKind;
 
 /// How lines for the proxy begin.
 pub(crate) const MARK: &str = "quipu: ";
@@ -20,6 +21,9 @@ pub(crate) const REFS: &str = "quipu-proxy/";
 const NOTE_LIMIT: usize = 64 << 10;
 /// Jumps of one conversation at most.
 pub(crate) const EDITS: usize = 64;
+
+/// How long a question waits for a confirmation, in milliseconds.
+const ASKED: i64 = 24 * 60 * 60 * 1_000;
 
 /// The marks of a message to oneself, which other programs know by them.
 const NOTE: &str = "[SYSTEM / INCARNATION NOTE]";
@@ -47,6 +51,11 @@ pub(crate) struct Edit {
     pub(crate) with_answer: bool,
     /// What stands in their place.
     pub(crate) carryover: String,
+    /// The conversation up to the question, and the question alone.
+    #[serde(default)]
+    pub(crate) question: String,
+    #[serde(default)]
+    pub(crate) line: String,
     pub(crate) target: NodeId,
     pub(crate) at: UnixMs,
 }
@@ -61,6 +70,9 @@ pub(crate) struct AskedJump {
     pub(crate) keep: String,
     /// The conversation up to the question.
     pub(crate) question: String,
+    /// The question alone.
+    #[serde(default)]
+    pub(crate) line: String,
     pub(crate) target: NodeId,
     pub(crate) departure: NodeId,
     /// What the person wrote to the model there; sealed.
@@ -88,8 +100,11 @@ pub(crate) fn plan_ref(agent: &str, session: &SessionId) -> RefName {
 }
 
 impl JumpPlan {
+    /// A question that nobody answered for long is forgotten.
     pub(crate) fn read(jump: &OpenJump) -> Option<Self> {
-        jump.plan.read().ok()
+        let mut plan: Self = jump.plan.read().ok()?;
+        plan.asked = plan.asked.filter(|asked| now().saturating_sub(asked.at) < ASKED);
+        Some(plan)
     }
 
     pub(crate) fn put(&self, agent: &str, session: &SessionId) -> Op {
@@ -102,15 +117,17 @@ impl JumpPlan {
 /// What the last message of the user asks of the proxy.
 pub(crate) fn command(items: &[Item]) -> Option<(usize, ProxyCommand)> {
     let last = items.last()?;
-    if last.author != Author::User {
+    let first = items.iter().position(|item| item.element == last.element)?;
+    let message = &items[first..];
+    // Results of tools and files stand in messages of the user too: what asks is all that the message says.
+    if message.iter().any(|item| item.author != Author::User) {
         return None;
     }
-    let first = items.iter().position(|item| item.element == last.element)?;
-    let text = items[first..]
-        .iter()
-        .filter_map(Item::text)
-        .map(str::trim_start)
-        .find(|text| text.starts_with(MARK))?;
+    let mut counting = message.iter().filter(|item| item.counts);
+    let text = counting.next()?.text()?.trim_start();
+    if counting.next().is_some() || !text.starts_with(MARK) {
+        return None;
+    }
     let mut lines = text.lines();
     let line = lines.next()?.trim_end();
     if line == CONFIRM {
@@ -181,6 +198,19 @@ pub(crate) fn closed(items: &[Item], at: usize) -> Option<usize> {
 /// Where an item with this digest is, the first of several that do not count.
 fn position(items: &[Item], digest: &str) -> Option<usize> {
     items.iter().position(|item| item.counts && item.digest.hex() == digest)
+}
+
+/// A line of a person, whatever stands before it.
+pub(crate) fn line_digest(item: &Item, seal: &dyn Fn(&str) -> String) -> String {
+    let text = seal(item.text().unwrap_or_default().trim());
+    ConversationDigest::default().then("line", &text).hex()
+}
+
+/// Whether this is the conversation of an edit with something before the question changed, so that nobody can tell what is
+/// to be left out.
+pub(crate) fn is_changed(items: &[Item], edit: &Edit, seal: &dyn Fn(&str) -> String) -> bool {
+    let mut lines = items.iter().filter(|item| item.author == Author::User && item.counts);
+    position(items, &edit.question).is_none() && lines.any(|item| line_digest(item, seal) == edit.line)
 }
 
 /// The request without what an edit leaves out; `None` where it is of another conversation.

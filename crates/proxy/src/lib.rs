@@ -4,13 +4,16 @@
 //!
 //! It must not know the engine, sessions at work, files of users or the words of a command line.
 
+mod activity;
 mod answer;
 mod body;
 mod exchange;
 mod forward;
 mod headers;
+mod inspection;
 mod item;
 mod jump;
+mod limits;
 mod local_answer;
 mod origin;
 mod packed;
@@ -22,10 +25,12 @@ mod session;
 mod state;
 mod tee;
 mod upstream;
+mod wire_kind;
 mod wires;
 
-pub use recorder::{ModelLookup, ProxyCounts, RecorderOptions, StoreOpener};
-pub use server::{PROXY_LIMITS, ProxyError, ProxyLimits, ProxyOptions, serve};
+pub use limits::{PROXY_LIMITS, ProxyLimits};
+pub use recorder::{ModelLookup, ProxyCounts, RecorderOptions, StoreOpenError, StoreOpener};
+pub use server::{ProxyError, ProxyOptions, serve};
 pub use state::{Confirmation, JumpState, ProxiedSession, StateError, confirm, release, sessions};
 pub use upstream::{UpstreamError, Upstreams};
-pub use wires::WireKind;
+pub use wire_kind::WireKind;

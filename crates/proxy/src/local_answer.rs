@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::wires::WireKind;
+use crate::wire_kind::WireKind;
 
 const STREAM: &str = "text/event-stream";
 const ONE: &str = "application/json";

@@ -10,7 +10,10 @@ use crate::refusal::Refusal;
 /// The names of the server in addresses, with its port.
 pub(crate) fn hosts(address: SocketAddr) -> Vec<String> {
     let port = address.port();
-    ["localhost", "127.0.0.1", "[::1]"].iter().map(|host| format!("{host}:{port}")).collect()
+    let mut names: Vec<String> =
+        ["localhost", "127.0.0.1", "[::1]"].iter().map(|host| format!("{host}:{port}")).collect();
+    names.push(address.to_string());
+    names
 }
 
 /// Refuses what no client of this server sends.
@@ -41,11 +44,15 @@ pub(crate) fn check(
             return refuse(StatusCode::FORBIDDEN, "requests of web pages are refused");
         }
     }
-    if headers.contains_key(UPGRADE) {
-        return refuse(
-            StatusCode::NOT_IMPLEMENTED,
-            "other protocols, such as WebSocket, are not passed on; use HTTP",
-        );
+    let site = headers.get("sec-fetch-site").map(http::HeaderValue::as_bytes);
+    if matches!(site, Some(b"cross-site" | b"same-site")) {
+        return refuse(StatusCode::FORBIDDEN, "requests of web pages are refused");
+    }
+    // Offers of other protocols, such as h2c, may be declined; this one cannot be.
+    let is_socket =
+        |value: &http::HeaderValue| value.as_bytes().to_ascii_lowercase().starts_with(b"websocket");
+    if headers.get_all(UPGRADE).iter().any(is_socket) {
+        return refuse(StatusCode::NOT_IMPLEMENTED, "WebSocket is not passed on; use HTTP");
     }
     Ok(())
 }

@@ -4,8 +4,9 @@ mod asking;
 mod keeping;
 mod known;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,15 +18,22 @@ use quipu_store::{Graph, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::exchange::Exchange;
+use crate::inspection::{is_concerned, may_ask};
+use crate::jump::REFS;
 use crate::recorder::known::KnownSessions;
 use crate::upstream::Upstreams;
-use crate::wires::WireKind;
+use crate::wire_kind::WireKind;
 
 /// Exchanges that wait to be kept, at most.
 const WAITING: usize = 1_024;
 
+/// Why the store could not be opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct StoreOpenError(pub String);
+
 /// Opens the store, when something is to be kept.
-pub type StoreOpener = Arc<dyn Fn() -> Result<Arc<dyn Graph>, String> + Send + Sync>;
+pub type StoreOpener = Arc<dyn Fn() -> Result<Arc<dyn Graph>, StoreOpenError> + Send + Sync>;
 /// A model of a provider by its id, for what its tokens cost.
 pub type ModelLookup = Arc<dyn Fn(&str, &str) -> Option<Arc<Model>> + Send + Sync>;
 
@@ -74,13 +82,14 @@ enum Job {
     Decide { wire: WireKind, headers: HeaderMap, body: Bytes, reply: oneshot::Sender<Decision> },
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Counters {
     kept: AtomicU64,
     unread: AtomicU64,
     lost: AtomicU64,
     rewritten: AtomicU64,
-    has_jumps: AtomicBool,
+    /// The store, while it is open.
+    store: Mutex<Option<Arc<dyn Graph>>>,
 }
 
 /// Gives exchanges to the recorder.
@@ -89,6 +98,7 @@ pub(crate) struct RecorderHandle {
     jobs: mpsc::Sender<Job>,
     counters: Arc<Counters>,
     notify: Arc<dyn Fn(&str) + Send + Sync>,
+    sealer: Arc<Sealer>,
 }
 
 impl RecorderHandle {
@@ -99,9 +109,22 @@ impl RecorderHandle {
         }
     }
 
-    /// Whether any conversation has a jump.
-    pub(crate) fn has_jumps(&self) -> bool {
-        self.counters.has_jumps.load(Ordering::Relaxed)
+    /// Whether the store has to say something of a request. Found out beside the recorder, so that no conversation waits for
+    /// the writes of another one; where the store cannot be read, all have to ask.
+    pub(crate) async fn is_concerned(&self, wire: WireKind, headers: &HeaderMap, body: &Bytes) -> bool {
+        let store = self.counters.store();
+        let Some(store) = store else { return true };
+        let Ok(plans) = store.heads(REFS).await else { return true };
+        if plans.is_empty() && !may_ask(headers, body) {
+            return false;
+        }
+        let (headers, body, sealer) = (headers.clone(), body.clone(), Arc::clone(&self.sealer));
+        let concerned = tokio::task::spawn_blocking(move || {
+            let plans: HashSet<String> =
+                plans.into_iter().map(|head| head.name.as_str().to_owned()).collect();
+            is_concerned(wire, &headers, &body, &plans, &|text| sealer.seal(text).into_owned())
+        });
+        concerned.await.unwrap_or(true)
     }
 
     /// What becomes of a request, behind all exchanges before it; `None` where nobody decides.
@@ -113,6 +136,14 @@ impl RecorderHandle {
 }
 
 impl Counters {
+    fn store(&self) -> Option<Arc<dyn Graph>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_store(&self, store: Option<Arc<dyn Graph>>) {
+        *self.store.lock().unwrap_or_else(PoisonError::into_inner) = store;
+    }
+
     fn lost(&self, notify: &dyn Fn(&str), why: &str) {
         let lost = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
         // Each power of two, so that a store that stays away does not fill the screen.
@@ -142,20 +173,22 @@ impl Recorder {
     pub(crate) fn start(options: RecorderOptions, upstreams: Arc<Upstreams>) -> std::io::Result<Self> {
         let (jobs, mut waiting) = mpsc::channel(WAITING);
         let counters = Arc::new(Counters::default());
-        let handle =
-            RecorderHandle { jobs, counters: Arc::clone(&counters), notify: Arc::clone(&options.notify) };
-        // Until the store is open, any conversation may have one.
-        counters.has_jumps.store(true, Ordering::Relaxed);
+        let handle = RecorderHandle {
+            jobs,
+            counters: Arc::clone(&counters),
+            notify: Arc::clone(&options.notify),
+            sealer: Arc::clone(&options.sealer),
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name("recorder".into()).spawn(move || {
             runtime.block_on(async move {
-                let mut keeper = Keeper::new(options, upstreams, counters);
-                keeper.look().await;
+                let mut recorder = ExchangeRecorder::new(options, upstreams, counters);
+                recorder.look().await;
                 while let Some(job) = waiting.recv().await {
                     match job {
-                        Job::Keep(exchange) => keeper.keep(*exchange).await,
+                        Job::Keep(exchange) => recorder.keep(*exchange).await,
                         Job::Decide { wire, headers, body, reply } => {
-                            let decision = keeper.decide(wire, &headers, &body).await;
+                            let decision = recorder.decide(wire, &headers, &body).await;
                             // Who asked may have left.
                             drop(reply.send(decision));
                         }
@@ -187,7 +220,7 @@ impl Recorder {
 }
 
 /// What the recorder works with.
-struct Keeper {
+struct ExchangeRecorder {
     options: RecorderOptions,
     upstreams: Arc<Upstreams>,
     counters: Arc<Counters>,
@@ -195,7 +228,7 @@ struct Keeper {
     sessions: KnownSessions,
 }
 
-impl Keeper {
+impl ExchangeRecorder {
     fn new(options: RecorderOptions, upstreams: Arc<Upstreams>, counters: Arc<Counters>) -> Self {
         Self { options, upstreams, counters, store: None, sessions: KnownSessions::default() }
     }
@@ -209,8 +242,9 @@ impl Keeper {
         if let Some(store) = &self.store {
             return Ok(Arc::clone(store));
         }
-        let store = (self.options.opener)()?;
+        let store = (self.options.opener)().map_err(|error| error.to_string())?;
         self.store = Some(Arc::clone(&store));
+        self.counters.set_store(Some(Arc::clone(&store)));
         Ok(store)
     }
 
@@ -220,9 +254,8 @@ impl Keeper {
             Ok(store) => self.sessions.look(&*store).await.map_err(|error| error.to_string()),
             Err(error) => Err(error),
         };
-        match found {
-            Ok(any) => self.counters.has_jumps.store(any, Ordering::Relaxed),
-            Err(error) => self.notify(&format!("the store cannot be used: {error}")),
+        if let Err(error) = found {
+            self.notify(&format!("the store cannot be used: {error}"));
         }
     }
 
@@ -235,6 +268,7 @@ impl Keeper {
         // What is known of sessions may not be so.
         self.sessions.forget();
         self.store = None;
+        self.counters.set_store(None);
         error.to_string()
     }
 }

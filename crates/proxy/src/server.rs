@@ -3,8 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -15,43 +14,12 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::activity::Activity;
 use crate::forward::Forwarder;
+use crate::limits::ProxyLimits;
 use crate::origin::hosts;
 use crate::recorder::{ProxyCounts, Recorder, RecorderOptions};
 use crate::upstream::{UpstreamError, Upstreams};
-
-/// What is at most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ProxyLimits {
-    /// Connections at once; others wait in the system's queue.
-    pub connections: usize,
-    /// Bytes of the body of a request.
-    pub body: usize,
-    /// Bytes of an answer that are kept; the client gets all of it.
-    pub answer: usize,
-    /// Bytes of requests and answers that are in memory at once, under way or waiting to be kept.
-    pub memory: usize,
-    /// How long a client may take for the headers of a request, and for each piece of its body.
-    pub request: Duration,
-    /// How long a server may be silent, before its answer begins and between two pieces.
-    pub silence: Duration,
-    /// How long a client may leave a piece of an answer unread.
-    pub unread: Duration,
-    /// How long a request waits for what the store says of its conversation.
-    pub decision: Duration,
-}
-
-/// The limits of `serve`, where nobody says otherwise.
-pub const PROXY_LIMITS: ProxyLimits = ProxyLimits {
-    connections: 64,
-    body: 64 << 20,
-    answer: 64 << 20,
-    memory: 512 << 20,
-    request: Duration::from_secs(30),
-    silence: Duration::from_secs(900),
-    unread: Duration::from_secs(600),
-    decision: Duration::from_secs(20),
-};
 
 /// Bytes of the headers of a request.
 const HEADERS: usize = 64 << 10;
@@ -87,36 +55,6 @@ pub enum ProxyError {
     Store(#[from] StoreError),
 }
 
-/// Whether a connection waits for its client to read.
-#[derive(Debug)]
-pub(crate) struct Activity {
-    start: Instant,
-    /// Milliseconds from `start` to when a piece was given to the client that was not yet asked for more; 0 for none.
-    waiting: AtomicU64,
-}
-
-impl Activity {
-    fn new() -> Self {
-        Self { start: Instant::now(), waiting: AtomicU64::new(0) }
-    }
-
-    pub(crate) fn waits(&self) {
-        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.waiting.store(now.max(1), Ordering::Relaxed);
-    }
-
-    pub(crate) fn reads(&self) {
-        self.waiting.store(0, Ordering::Relaxed);
-    }
-
-    fn unread_for(&self) -> Duration {
-        match self.waiting.load(Ordering::Relaxed) {
-            0 => Duration::ZERO,
-            since => self.start.elapsed().saturating_sub(Duration::from_millis(since)),
-        }
-    }
-}
-
 /// Serves clients on a listener of a loopback address until `stop` is cancelled; what was kept then, and what was not.
 ///
 /// # Errors
@@ -134,7 +72,8 @@ pub async fn serve(
     upstreams.check(address)?;
     let upstreams = Arc::new(upstreams);
     let recorder = Recorder::start(recorder, Arc::clone(&upstreams))?;
-    let forwarder = Arc::new(Forwarder::new(upstreams, hosts(address), limits, recorder.handle()));
+    let forwarder =
+        Arc::new(Forwarder::new(upstreams, hosts(address), limits, recorder.handle(), stop.clone()));
     let places = Arc::new(Semaphore::new(limits.connections));
     let mut connections = JoinSet::new();
     loop {

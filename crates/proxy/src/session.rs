@@ -16,7 +16,7 @@ const NAMELESS: &str = "proxy";
 const NAME: usize = 40;
 
 /// The program that asks, by the first word of its user agent. Names of importers are theirs, and ours is ours.
-pub(crate) fn agent(headers: &HeaderMap) -> String {
+pub(crate) fn agent(headers: &HeaderMap, seal: &dyn Fn(&str) -> String) -> String {
     let told = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let word = told.split(['/', ' ', '(']).next().unwrap_or_default();
     let name: String = word
@@ -26,7 +26,8 @@ pub(crate) fn agent(headers: &HeaderMap) -> String {
         .collect::<String>()
         .to_ascii_lowercase();
     let name = name.trim_matches(['.', '_', '-']);
-    if name.is_empty() {
+    // Letters are changed above, so what it said counts too.
+    if name.is_empty() || seal(name) != name || seal(word) != word {
         NAMELESS.to_owned()
     } else if name == "quipu" || name.starts_with("quipu-") || Agent::named(name).is_some() {
         format!("{NAMELESS}-{name}")
@@ -35,10 +36,18 @@ pub(crate) fn agent(headers: &HeaderMap) -> String {
     }
 }
 
+/// A name as it can be stored: a digest of it where something in it has to be sealed.
+pub(crate) fn plain(name: &str, seal: &dyn Fn(&str) -> String) -> String {
+    if seal(name) == name {
+        return name.to_owned();
+    }
+    format!("sealed-{}", &quipu_protocol::hex(&sha256(name.as_bytes()))[..32])
+}
+
 /// The session: the client's own id, else one by how the conversation begins.
-pub(crate) fn session(facts: &RequestFacts, items: &[Item]) -> SessionId {
-    if let Some(own) = &facts.session {
-        return live_session_id(own.trim());
+pub(crate) fn session(own: Option<&str>, items: &[Item], seal: &dyn Fn(&str) -> String) -> SessionId {
+    if let Some(own) = own {
+        return live_session_id(&plain(own.trim(), seal));
     }
     let first = items.iter().find(|item| item.author == Author::User && item.counts);
     let first = first.or_else(|| items.first()).map(|item| item.digest).unwrap_or_default();
@@ -90,7 +99,7 @@ mod tests {
     fn programs_are_named_by_their_user_agent() {
         let check = |told: &str, expect: &str| {
             let headers = [(USER_AGENT, told.parse().unwrap())].into_iter().collect();
-            assert_eq!(agent(&headers), expect, "{told}");
+            assert_eq!(agent(&headers, &str::to_owned), expect, "{told}");
         };
         check("some-cli/2.1 (external, cli)", "some-cli");
         check("Some Tool", "some");
@@ -98,6 +107,6 @@ mod tests {
         check("pi/0.85", "proxy-pi");
         check("../../etc", "proxy");
         check("???", "proxy");
-        assert_eq!(agent(&HeaderMap::new()), "proxy");
+        assert_eq!(agent(&HeaderMap::new(), &str::to_owned), "proxy");
     }
 }

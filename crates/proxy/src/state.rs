@@ -10,6 +10,9 @@ use crate::jump::{AskedJump, Edit, JumpPlan, REFS, carryover, carryover_digest, 
 /// The type of action that stands for a jump, which other programs know.
 const INCARNATE: &str = "INCARNATE";
 
+/// Characters of the beginning of an id at least.
+const SHORTEST: usize = 4;
+
 /// Why a jump cannot be confirmed.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
@@ -117,27 +120,39 @@ async fn plans(store: &dyn Graph) -> Result<Vec<((String, SessionId), JumpPlan)>
     Ok(out)
 }
 
+/// The one that is meant by an id: the one of exactly this name, else the only one whose name begins so.
+fn meant<T>(id: &str, all: Vec<T>, names: impl Fn(&T) -> [Option<&str>; 2]) -> Result<T, StateError> {
+    let named = |one: &T, is_meant: &dyn Fn(&str) -> bool| names(one).into_iter().flatten().any(is_meant);
+    let begins = |name: &str| id.len() >= SHORTEST && name.starts_with(id);
+    let is_exact = all.iter().any(|one| named(one, &|name| name == id));
+    let mut found: Vec<T> = all
+        .into_iter()
+        .filter(|one| if is_exact { named(one, &|name| name == id) } else { named(one, &begins) })
+        .collect();
+    match (found.pop(), found.is_empty()) {
+        (Some(one), true) => Ok(one),
+        (Some(_), false) => Err(StateError::Several(id.to_owned())),
+        (None, _) => Err(StateError::Unknown(id.to_owned())),
+    }
+}
+
 /// Confirms the jump that is asked for by this id, or in this session; the beginning of either is enough.
 ///
 /// # Errors
 /// `Unknown`, `Several`, `Gone`; what the store says.
 pub async fn confirm(store: &dyn Graph, id: &str) -> Result<Confirmation, StateError> {
-    let is_meant = |session: &SessionId, asked: &AskedJump| {
-        !id.is_empty() && (asked.id.starts_with(id) || session.as_str().starts_with(id))
-    };
     let asked = plans(store).await?.into_iter().filter_map(|(name, plan)| Some((name, plan.asked?)));
-    let mut meant: Vec<_> = asked.filter(|((_, session), asked)| is_meant(session, asked)).collect();
-    let ((agent, session), asked) = match (meant.pop(), meant.is_empty()) {
-        (Some(one), true) => one,
-        (Some(_), false) => return Err(StateError::Several(id.to_owned())),
-        (None, _) => return Err(StateError::Unknown(id.to_owned())),
-    };
+    let ((agent, session), asked) = meant(id, asked.collect(), |((_, session), asked)| {
+        [Some(asked.id.as_str()), Some(session.as_str())]
+    })?;
     let mut live = LiveSession::load(store, &agent, &session).await?;
     let edit = Edit {
         keep: asked.keep.clone(),
         cut: asked.question.clone(),
         with_answer: true,
         carryover: carryover(&asked.note),
+        question: asked.question.clone(),
+        line: asked.line.clone(),
         target: asked.target,
         at: now(),
     };
@@ -151,17 +166,9 @@ pub async fn confirm(store: &dyn Graph, id: &str) -> Result<Confirmation, StateE
 /// # Errors
 /// `Unknown`, `Several`; what the store says.
 pub async fn release(store: &dyn Graph, id: &str) -> Result<SessionId, StateError> {
-    let is_meant = |session: &SessionId, plan: &JumpPlan| {
-        let of_asked = plan.asked.as_ref().is_some_and(|asked| asked.id.starts_with(id));
-        !id.is_empty() && (of_asked || session.as_str().starts_with(id))
-    };
-    let all = plans(store).await?.into_iter();
-    let mut meant: Vec<_> = all.filter(|((_, session), plan)| is_meant(session, plan)).collect();
-    let ((agent, session), _) = match (meant.pop(), meant.is_empty()) {
-        (Some(one), true) => one,
-        (Some(_), false) => return Err(StateError::Several(id.to_owned())),
-        (None, _) => return Err(StateError::Unknown(id.to_owned())),
-    };
+    let ((agent, session), _) = meant(id, plans(store).await?, |((_, session), plan)| {
+        [plan.asked.as_ref().map(|asked| asked.id.as_str()), Some(session.as_str())]
+    })?;
     let name = plan_ref(&agent, &session);
     let why = "release".into();
     let leave = RefMove { name, expect: RefExpectation::Any, to: None, fence: None, why };

@@ -10,14 +10,19 @@ use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
+use tokio::sync::Semaphore;
 use tokio::time::Sleep;
+use tokio_util::sync::CancellationToken;
 
+use crate::activity::Activity;
 use crate::exchange::{AnswerEnd, Exchange};
 use crate::recorder::RecorderHandle;
-use crate::server::Activity;
 
 /// What the client gets.
 pub(crate) type AnswerBody = BoxBody<Bytes, std::io::Error>;
+
+/// Room is counted in pieces of this many bytes.
+pub(crate) const PIECE: usize = 64 << 10;
 
 /// A body that is there at once.
 pub(crate) fn whole(bytes: impl Into<Bytes>) -> AnswerBody {
@@ -29,11 +34,17 @@ pub(crate) struct Recording {
     exchange: Option<Exchange>,
     recorder: RecorderHandle,
     begun: Instant,
+    stop: CancellationToken,
 }
 
 impl Recording {
-    pub(crate) fn new(exchange: Exchange, recorder: RecorderHandle, begun: Instant) -> Self {
-        Self { exchange: Some(exchange), recorder, begun }
+    pub(crate) fn new(
+        exchange: Exchange,
+        recorder: RecorderHandle,
+        begun: Instant,
+        stop: CancellationToken,
+    ) -> Self {
+        Self { exchange: Some(exchange), recorder, begun, stop }
     }
 
     /// The answer began.
@@ -47,7 +58,8 @@ impl Recording {
         let Some(mut exchange) = self.exchange.take() else { return };
         exchange.duration_ms = millis(self.begun);
         if exchange.end != AnswerEnd::TooLarge {
-            exchange.end = end;
+            let is_stopped = end == AnswerEnd::Aborted && self.stop.is_cancelled();
+            exchange.end = if is_stopped { AnswerEnd::Stopped } else { end };
         }
         self.recorder.keep(exchange);
     }
@@ -65,7 +77,10 @@ pub(crate) struct Tee {
     /// `None` where nothing is kept, or it was handed over.
     recording: Option<Recording>,
     kept: usize,
+    /// Bytes of answers that there is room for.
+    taken: usize,
     limit: usize,
+    room: Arc<Semaphore>,
     silence: Duration,
     deadline: Pin<Box<Sleep>>,
     activity: Arc<Activity>,
@@ -75,12 +90,42 @@ impl Tee {
     pub(crate) fn new(
         inner: reqwest::Body,
         recording: Option<Recording>,
-        limit: usize,
+        (limit, room): (usize, Arc<Semaphore>),
         silence: Duration,
         activity: Arc<Activity>,
     ) -> Self {
         let deadline = Box::pin(tokio::time::sleep(silence));
-        Self { inner, recording, kept: 0, limit, silence, deadline, activity }
+        Self { inner, recording, kept: 0, taken: 0, limit, room, silence, deadline, activity }
+    }
+
+    /// Keeps a copy of a piece, while there is room.
+    fn copy(&mut self, bytes: &Bytes) {
+        let Some(Recording { exchange: Some(exchange), begun, .. }) = &mut self.recording else { return };
+        exchange.first_ms.get_or_insert_with(|| millis(*begun));
+        if exchange.end == AnswerEnd::TooLarge {
+            return;
+        }
+        self.kept += bytes.len();
+        let mut has_room = self.kept <= self.limit;
+        if has_room && self.kept > self.taken {
+            let pieces = (self.kept - self.taken).div_ceil(PIECE);
+            let more = u32::try_from(pieces).ok();
+            match more.and_then(|more| Arc::clone(&self.room).try_acquire_many_owned(more).ok()) {
+                Some(more) => {
+                    self.taken += pieces * PIECE;
+                    match &mut exchange.room {
+                        Some(room) => room.merge(more),
+                        None => exchange.room = Some(more),
+                    }
+                }
+                None => has_room = false,
+            }
+        }
+        if has_room {
+            exchange.answer.push(bytes.clone());
+        } else {
+            (exchange.end, exchange.answer) = (AnswerEnd::TooLarge, Vec::new());
+        }
     }
 
     fn finish(&mut self, end: AnswerEnd) {
@@ -108,16 +153,8 @@ impl Body for Tee {
             Poll::Ready(Some(Ok(frame))) => {
                 let deadline = tokio::time::Instant::now() + this.silence;
                 this.deadline.as_mut().reset(deadline);
-                if let Some(bytes) = frame.data_ref()
-                    && let Some(Recording { exchange: Some(exchange), begun, .. }) = &mut this.recording
-                {
-                    exchange.first_ms.get_or_insert_with(|| millis(*begun));
-                    this.kept += bytes.len();
-                    if this.kept <= this.limit {
-                        exchange.answer.push(bytes.clone());
-                    } else {
-                        exchange.end = AnswerEnd::TooLarge;
-                    }
+                if let Some(bytes) = frame.data_ref() {
+                    this.copy(bytes);
                 }
                 this.activity.waits();
                 Poll::Ready(Some(Ok(frame)))

@@ -6,7 +6,7 @@ use quipu_providers::net::is_loopback;
 use reqwest::Url;
 use serde::Deserialize;
 
-use crate::wires::WireKind;
+use crate::wire_kind::WireKind;
 
 /// An address that requests cannot go to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +23,9 @@ pub enum UpstreamError {
     #[error("the upstream {0} has more than a host and a path; leave out user, query and fragment")]
     TooMuch(String),
     /// No wire of this name.
-    #[error("{0} is not a wire; the wires are messages, completions and responses")]
+    #[error(
+        "{0} is not a wire; the wires are messages, completions and responses, and other is for what is of none"
+    )]
     Wire(String),
     /// It is the proxy.
     #[error("the upstream {0} is the proxy itself; choose another")]
@@ -60,10 +62,16 @@ pub struct Upstreams {
     messages: Upstream,
     completions: Upstream,
     responses: Upstream,
+    /// For paths that are of no wire, where one is named.
+    other: Option<Upstream>,
 }
 
+/// What paths of no wire are called where upstreams are named.
+const OTHER: &str = "other";
+
 impl Upstreams {
-    /// The vendors' own servers, except where one is named: `ADDRESS` for all wires, or `WIRE=ADDRESS`.
+    /// The vendors' own servers, except where one is named: `ADDRESS` for all wires, `WIRE=ADDRESS`, or `other=ADDRESS` for
+    /// paths of no wire.
     ///
     /// # Errors
     /// When one of them is no address, not safe, or the wire is unknown.
@@ -82,10 +90,17 @@ impl Upstreams {
             messages: find(WireKind::Messages)?,
             completions: find(WireKind::Completions)?,
             responses: find(WireKind::Responses)?,
+            other: None,
         };
         for text in named {
             let named_wire = text.split_once('=').filter(|(wire, _)| !wire.contains([':', '/']));
             let (wires, text) = match named_wire {
+                Some((OTHER, text)) => {
+                    let base = address(text)?;
+                    let is_local = is_loopback(base.host_str().unwrap_or_default());
+                    all.other = Some(Upstream { base, is_local, ..all.completions.clone() });
+                    continue;
+                }
                 Some((wire, text)) => {
                     let found = WireKind::ALL.into_iter().find(|known| known.name() == wire);
                     (vec![found.ok_or_else(|| UpstreamError::Wire(wire.to_owned()))?], text)
@@ -104,7 +119,7 @@ impl Upstreams {
 
     /// Refuses to send requests to the proxy itself.
     pub(crate) fn check(&self, own: SocketAddr) -> Result<(), UpstreamError> {
-        for upstream in [&self.messages, &self.completions, &self.responses] {
+        for upstream in [&self.messages, &self.completions, &self.responses].into_iter().chain(&self.other) {
             if upstream.is_local && upstream.base.port_or_known_default() == Some(own.port()) {
                 return Err(UpstreamError::Itself(upstream.base.to_string()));
             }
@@ -128,12 +143,13 @@ impl Upstreams {
         }
     }
 
-    /// The server for a path, and whether a request there is an exchange with a model.
-    pub(crate) fn route(&self, path: &str, headers: &http::HeaderMap) -> (&Upstream, bool) {
+    /// The server for a path, and whether a request there is an exchange with a model. `None` where nobody knows for which
+    /// server its key is.
+    pub(crate) fn route(&self, path: &str, headers: &http::HeaderMap) -> Option<(&Upstream, bool)> {
         let path = path.trim_end_matches('/');
         for wire in WireKind::ALL {
             if path.ends_with(wire.path()) {
-                return (self.of(wire), true);
+                return Some((self.of(wire), true));
             }
         }
         let within = |wire: WireKind| path.contains(&format!("{}/", wire.path()));
@@ -141,13 +157,19 @@ impl Upstreams {
             |wire: WireKind| self.of(wire).header.as_ref().is_some_and(|name| headers.contains_key(name));
         let found = WireKind::ALL.into_iter().find(|wire| within(*wire));
         let found = found.or_else(|| WireKind::ALL.into_iter().find(|wire| marked(*wire)));
-        (self.of(found.unwrap_or(WireKind::Completions)), false)
+        if let Some(wire) = found {
+            return Some((self.of(wire), false));
+        }
+        let bases = WireKind::ALL.map(|wire| &self.of(wire).base);
+        let only = Some(&self.completions).filter(|_| bases.iter().all(|base| *base == bases[0]));
+        self.other.as_ref().or(only).map(|upstream| (upstream, false))
     }
 
     /// The addresses, for people.
     pub fn lines(&self) -> Vec<String> {
         let line = |wire: WireKind| format!("{}: {}", wire.name(), self.of(wire).base);
-        WireKind::ALL.into_iter().map(line).collect()
+        let other = self.other.iter().map(|other| format!("{OTHER}: {}", other.base));
+        WireKind::ALL.into_iter().map(line).chain(other).collect()
     }
 }
 
@@ -155,7 +177,9 @@ impl Upstream {
     /// The address for a path with its query, byte for byte behind the base.
     pub(crate) fn address(&self, path_and_query: &str) -> Option<Url> {
         let base = self.base.as_str().trim_end_matches('/');
-        Url::parse(&format!("{base}{path_and_query}")).ok()
+        let text = format!("{base}{path_and_query}");
+        // Parsing resolves `..` and writes letters in another way; what is not as it came is not sent.
+        Url::parse(&text).ok().filter(|url| path_and_query.starts_with('/') && url.as_str() == text)
     }
 }
 
@@ -201,9 +225,9 @@ mod tests {
 
     #[test]
     fn paths_lead_to_the_wire_that_they_are_of() {
-        let all = Upstreams::new(&[]).unwrap();
+        let all = Upstreams::new(&["other=https://models.example.com/base".to_owned()]).unwrap();
         let route = |path: &str| {
-            let (upstream, recorded) = all.route(path, &http::HeaderMap::new());
+            let (upstream, recorded) = all.route(path, &http::HeaderMap::new()).unwrap();
             (upstream.wire, recorded)
         };
         assert_eq!(route("/v1/messages"), (WireKind::Messages, true));
@@ -214,8 +238,15 @@ mod tests {
         assert_eq!(route("/v1/models"), (WireKind::Completions, false));
         let marked = all.messages.header.clone().unwrap();
         let headers = [(marked.parse().unwrap(), "1".parse().unwrap())].into_iter().collect();
-        let (upstream, recorded) = all.route("/v1/models", &headers);
+        let none = http::HeaderMap::new();
+        assert_eq!(all.route("/x", &none).unwrap().0.base.host_str(), Some("models.example.com"));
+        let vendors = Upstreams::new(&[]).unwrap();
+        assert!(vendors.route("/v1/models", &none).is_none(), "a key would go to either of two servers");
+        let (upstream, recorded) = vendors.route("/v1/models", &headers).unwrap();
         assert_eq!((upstream.wire, recorded), (WireKind::Messages, false));
         assert_eq!(upstream.address("/v1/models?a=%20b").unwrap().path(), "/v1/models");
+        for path in ["/../admin", "/a/./b", "/%2e%2e/admin", "*", "/a\\b", "/a\"b", "@example.com/"] {
+            assert_eq!(upstream.address(path), None, "{path}");
+        }
     }
 }

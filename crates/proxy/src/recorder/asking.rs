@@ -9,19 +9,20 @@ use quipu_protocol::{Content, Entry, Message, NodeId, StepInfo};
 use quipu_store::{Graph, RefMove, Resolution, Scope, StoreError};
 
 use super::keeping::ReadRequest;
-use super::{Decision, Keeper};
+use super::{Decision, ExchangeRecorder};
 use crate::body::RequestBody;
 use crate::exchange::now;
 use crate::item::{Author, Item, ItemList};
 use crate::jump::{
     AskedJump, EDITS, Edit, JumpPlan, ProxyCommand, applied, carryover, checked_note, closed, command,
-    plan_ref,
+    is_changed, line_digest, plan_ref,
 };
 use crate::local_answer::local_answer;
 use crate::packed::unpacked;
 use crate::placement::place;
 use crate::state::{confirmation, short_id};
-use crate::wires::{WireKind, blank_answer};
+use crate::wire_kind::WireKind;
+use crate::wires::blank_answer;
 
 /// A conversation with some of its jumps.
 struct RequestView {
@@ -32,7 +33,7 @@ struct RequestView {
 /// The provider and the model of the proxy's own answers.
 const OWN: &str = "quipu-proxy";
 
-impl Keeper {
+impl ExchangeRecorder {
     /// What becomes of a request.
     pub(super) async fn decide(&mut self, wire: WireKind, headers: &HeaderMap, body: &Bytes) -> Decision {
         let Ok(bytes) = unpacked(headers, body) else { return Decision::Pass };
@@ -72,16 +73,15 @@ impl Keeper {
         headers: &HeaderMap,
         body: RequestBody,
     ) -> Result<Decision, StoreError> {
-        if self.counters.has_jumps.load(Ordering::Relaxed) {
-            let any = self.sessions.look(store).await?;
-            self.counters.has_jumps.store(any, Ordering::Relaxed);
-        }
+        // Another process may have asked for a jump, or confirmed one.
+        self.sessions.look(store).await?;
         let read = self.read(store, wire, headers, body).await?;
         let plan = self.sessions.plan(store, &read.name).await?;
         let views = self.views(&read, &plan);
         let asked = match views.last() {
-            Some(last) => command(&last.items),
-            None => None,
+            // Messages of calls beside a conversation are written by a model.
+            Some(last) if read.origin.parent.is_none() => command(&last.items),
+            Some(_) | None => None,
         };
         // Without history there is nothing to go back in: such calls stand beside a conversation.
         match asked {
@@ -92,6 +92,23 @@ impl Keeper {
                 return self.confirm(store, &read, plan, &views).await;
             }
             Some(_) | None => {}
+        }
+        if let (Some(last), Some(edit)) = (views.last(), plan.edits.get(views.len() - 1)) {
+            // What was to be left out cannot be found.
+            let session = &read.name.1;
+            if is_changed(&last.items, edit, &self.seal()) {
+                let text = format!(
+                    "the client changed messages before the jump to {} in the session {session}, so nobody knows what to leave \
+                     out, and nothing was sent. Release the jump, or begin a new conversation",
+                    edit.target.short()
+                );
+                self.notify(&text);
+                return Ok(Decision::Refuse(text));
+            }
+            self.notify(&format!(
+                "{session}: the jump to {} does not concern this request",
+                edit.target.short()
+            ));
         }
         match (&views[..], plan.edits.get(views.len().wrapping_sub(2))) {
             ([_, .., last], Some(edit)) => Ok(self.rewritten(&read, last, edit.target)),
@@ -169,6 +186,8 @@ impl Keeper {
         };
         let messages = view.items[keep + 1..].iter().filter(|item| item.counts).count().saturating_sub(1);
         let question = view.items.last().map(|item| item.digest).unwrap_or_default();
+        let counting = view.items.iter().rev().find(|item| item.counts);
+        let asked_line = counting.map(|item| line_digest(item, &self.seal())).unwrap_or_default();
         let line: String =
             view.items[at].content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join(" ");
         let line: String = line.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(60).collect();
@@ -219,15 +238,24 @@ impl Keeper {
         let keep = view.items[keep].digest.hex();
         let before = plan.edits[..level.min(plan.edits.len())].to_vec();
         let question = question.hex();
-        let asked =
-            AskedJump { id, before, keep, question, target: node, departure, note, messages, at: time };
+        let asked = AskedJump {
+            id,
+            before,
+            keep,
+            question,
+            line: asked_line,
+            target: node,
+            departure,
+            note,
+            messages,
+            at: time,
+        };
         let plan = JumpPlan { asked: Some(asked), ..plan };
         let (agent, session) = &read.name;
         next.commit.ops.push(plan.put(agent, session));
         next.commit.moves.push(RefMove::publish(plan_ref(agent, session), departure, "ask"));
         known.live.commit(store, next).await?;
         self.sessions.has_jump(&read.name);
-        self.counters.has_jumps.store(true, Ordering::Relaxed);
         self.notify(&format!("{session}: a jump to {} is asked for", node.short()));
         Ok(Self::says(read, &text))
     }
@@ -306,6 +334,8 @@ impl Keeper {
             cut,
             with_answer: false,
             carryover: carryover(&asked.note),
+            question: asked.question.clone(),
+            line: asked.line.clone(),
             target: asked.target,
             at: now(),
         };

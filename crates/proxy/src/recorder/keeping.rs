@@ -11,7 +11,7 @@ use quipu_protocol::{Attempt, CallRecord, ChunkId, Entry, Json, Message, Model, 
 use quipu_store::{Graph, NewChunk, StoreError};
 use sha2::{Digest as _, Sha256};
 
-use super::Keeper;
+use super::ExchangeRecorder;
 use super::known::Name;
 use crate::answer;
 use crate::body::RequestBody;
@@ -20,7 +20,8 @@ use crate::item::{Author, Item, ItemList};
 use crate::packed::unpacked;
 use crate::placement::{self, SessionOrigin, place, sealed};
 use crate::session::{self, Profile};
-use crate::wires::{RequestFacts, WireKind, blank_answer};
+use crate::wire_kind::WireKind;
+use crate::wires::{RequestFacts, blank_answer};
 
 /// A request as it was understood.
 pub(super) struct ReadRequest {
@@ -36,7 +37,7 @@ pub(super) struct ReadRequest {
     pub(super) is_main: bool,
 }
 
-impl Keeper {
+impl ExchangeRecorder {
     /// Keeps an exchange.
     pub(super) async fn keep(&mut self, exchange: Exchange) {
         match self.kept(&exchange).await {
@@ -44,7 +45,7 @@ impl Keeper {
             Ok(false) => self.counters.unread.fetch_add(1, Ordering::Relaxed),
             Err(why) => {
                 self.counters.lost(&*self.options.notify, &why);
-                return;
+                0
             }
         };
     }
@@ -77,10 +78,12 @@ impl Keeper {
         body: RequestBody,
     ) -> Result<ReadRequest, StoreError> {
         let seal = self.seal();
-        let agent = session::agent(headers);
+        let agent = session::agent(headers, &seal);
         let mut after = ConversationDigest::default();
         let mut items = wire.items(&body, after, &seal);
-        let facts = wire.facts(&body, &items, headers);
+        let mut facts = wire.facts(&body, &items, headers);
+        facts.model = session::plain(&facts.model, &seal);
+        facts.cwd = seal(&facts.cwd);
         let profile = Profile::of(&facts, &items);
         let found = match &facts.previous {
             Some(previous) => self.sessions.of_answer(store, &agent, previous).await?,
@@ -88,7 +91,7 @@ impl Keeper {
         };
         let upstream = self.upstreams.of(wire);
         let mut origin = SessionOrigin {
-            session: session::session(&facts, &items),
+            session: session::session(facts.session.as_deref(), &items, &seal),
             parent: None,
             cwd: facts.cwd.clone(),
             provider: upstream.provider.clone(),
@@ -106,8 +109,8 @@ impl Keeper {
         let is_beside = !is_new && profile.is_beside(known.profile);
         if is_new || placement::known(&known.live, &items) > 0 {
             let head = known.live.head().and_then(|head| known.live.digest(head));
-            let goes_on = items.iter().any(|item| item.counts && Some(item.digest) == head);
-            let is_main = goes_on || !is_beside;
+            let continues = items.iter().any(|item| item.counts && Some(item.digest) == head);
+            let is_main = continues || !is_beside;
             return Ok(ReadRequest { body, items, facts, name: main, origin, after, profile, is_main });
         }
         let side = session::side_session(&main.1, &items);

@@ -37,11 +37,11 @@ pub(super) struct KnownSessions {
 }
 
 impl KnownSessions {
-    /// Which conversations have jumps; whether any has.
-    pub(super) async fn look(&mut self, store: &dyn Graph) -> Result<bool, StoreError> {
+    /// Finds out which conversations have jumps.
+    pub(super) async fn look(&mut self, store: &dyn Graph) -> Result<(), StoreError> {
         let heads = store.heads(REFS).await?;
         self.jumps = heads.into_iter().map(|head| head.name.as_str().to_owned()).collect();
-        Ok(!self.jumps.is_empty())
+        Ok(())
     }
 
     /// Whether any conversation has a jump, as far as is known.
@@ -80,13 +80,12 @@ impl KnownSessions {
     ) -> Result<&mut KnownSession, StoreError> {
         self.clock += 1;
         let used = self.clock;
-        if !self.all.contains_key(name) {
-            if self.all.len() >= HELD
-                && let Some(oldest) =
-                    self.all.iter().min_by_key(|(_, known)| known.used).map(|(name, _)| name.clone())
-            {
-                self.all.remove(&oldest);
-            }
+        if self.all.len() >= HELD
+            && !self.all.contains_key(name)
+            && let Some(oldest) =
+                self.all.iter().min_by_key(|(_, known)| known.used).map(|(name, _)| name.clone())
+        {
+            self.all.remove(&oldest);
         }
         let known = match self.all.entry(name.clone()) {
             Entry::Occupied(known) => known.into_mut(),

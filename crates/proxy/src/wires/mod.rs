@@ -9,23 +9,11 @@ use quipu_archive::ConversationDigest;
 use quipu_protocol::{
     AssistantMessage, CallId, Content, ImageContent, Json, ThinkingContent, ToolCall, Usage,
 };
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::body::RequestBody;
 use crate::item::{Item, ItemList};
-
-/// A wire that clients speak.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WireKind {
-    /// Messages of blocks (`…/messages`).
-    Messages,
-    /// Messages of one choice (`…/chat/completions`).
-    Completions,
-    /// Items (`…/responses`).
-    Responses,
-}
+use crate::wire_kind::WireKind;
 
 /// What a body says beside its messages.
 pub(crate) struct RequestFacts {
@@ -63,34 +51,6 @@ const SESSION_HEADERS: [&str; 6] = [
 ];
 
 impl WireKind {
-    pub(crate) const ALL: [Self; 3] = [Self::Messages, Self::Completions, Self::Responses];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Messages => "messages",
-            Self::Completions => "completions",
-            Self::Responses => "responses",
-        }
-    }
-
-    /// How the paths of its requests end.
-    pub(crate) fn path(self) -> &'static str {
-        match self {
-            Self::Messages => "/messages",
-            Self::Completions => "/chat/completions",
-            Self::Responses => "/responses",
-        }
-    }
-
-    /// The member with the messages.
-    pub(crate) fn list(self) -> &'static str {
-        match self {
-            Self::Messages | Self::Completions => "messages",
-            Self::Responses => "input",
-        }
-    }
-
     /// The conversation of a body, which goes on from another one.
     pub(crate) fn items(
         self,
@@ -121,6 +81,21 @@ impl WireKind {
         let tools = body.member("tools");
         let tools_text = tools.map_or_else(|| "[]".to_owned(), |raw| raw.get().to_owned());
         let count = body.value("tools").as_array().map_or(0, Vec::len);
+        let cwd = working_directory(&system, items);
+        RequestFacts {
+            model: body.text("model").unwrap_or_default(),
+            is_stream: body.member("stream").is_some_and(|raw| raw.get() == "true"),
+            system,
+            tools: count,
+            tools_text,
+            session: self.session(body, headers),
+            previous: self.previous(body),
+            cwd,
+        }
+    }
+
+    /// The client's own id of the session of a request.
+    pub(crate) fn session(self, body: &RequestBody, headers: &HeaderMap) -> Option<String> {
         let of_header = || {
             let value = SESSION_HEADERS.iter().find_map(|name| headers.get(*name));
             value.and_then(|value| value.to_str().ok()).map(str::to_owned)
@@ -130,19 +105,12 @@ impl WireKind {
             Self::Completions | Self::Responses => None,
         };
         let key = || body.text("prompt_cache_key").filter(|_| self != Self::Messages);
-        let previous = body.text("previous_response_id").filter(|_| self == Self::Responses);
-        let session = own.or_else(of_header).or_else(key).filter(|id| !id.trim().is_empty());
-        let cwd = working_directory(&system, items);
-        RequestFacts {
-            model: body.text("model").unwrap_or_default(),
-            is_stream: body.member("stream").is_some_and(|raw| raw.get() == "true"),
-            system,
-            tools: count,
-            tools_text,
-            session,
-            previous,
-            cwd,
-        }
+        own.or_else(of_header).or_else(key).filter(|id| !id.trim().is_empty())
+    }
+
+    /// The answer that a request goes on from, where the history is kept at the server.
+    pub(crate) fn previous(self, body: &RequestBody) -> Option<String> {
+        body.text("previous_response_id").filter(|_| self == Self::Responses)
     }
 
     /// What an answer in one body says; `None` for anything else.
@@ -170,26 +138,6 @@ impl WireKind {
         };
         let content = list.items.into_iter().flat_map(|item| item.content).collect();
         Some(AnswerFacts { content, id: text(&body["id"]), model: text(&body["model"]), usage, stop })
-    }
-
-    /// An element that says `text` in the user's name.
-    pub(crate) fn user_element(self, text: &str) -> Value {
-        match self {
-            Self::Messages | Self::Completions => {
-                json!({ "role": "user", "content": [{ "type": "text", "text": text }] })
-            }
-            Self::Responses => {
-                json!({ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": text }] })
-            }
-        }
-    }
-
-    /// Whether two messages of one role in a row have to be one.
-    pub(crate) fn alternates(self) -> bool {
-        match self {
-            Self::Messages | Self::Completions => true,
-            Self::Responses => false,
-        }
     }
 }
 

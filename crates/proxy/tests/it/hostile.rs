@@ -36,6 +36,9 @@ fn requests_that_mean_no_server_of_ours_are_refused() {
             413,
             "64 MiB",
         ),
+        (format!("POST /../../admin/responses HTTP/1.1\r\nHost: {host}\r\n"), 400, "read in another way"),
+        (format!("POST /%2e%2e/responses HTTP/1.1\r\nHost: {host}\r\n"), 400, "read in another way"),
+        (format!("GET /x HTTP/1.1\r\nHost: {host}\r\nSec-Fetch-Site: cross-site\r\n"), 403, "web pages"),
     ] {
         let got = proxy.raw(format!("{request}Connection: close\r\n\r\n").as_bytes());
         assert_eq!(got.status, expect, "{request}: {}", got.text());
@@ -92,7 +95,7 @@ fn bodies_in_chunks_have_the_same_limit() {
 }
 
 #[test]
-fn what_is_no_request_passes_untouched_and_unkept() {
+fn malformed_requests_pass_untouched_and_unkept() {
     let bodies: [&[u8]; 6] = [
         b"{\"model\":\"m\",\"messages\":[{\"role\":",
         b"[1,2]",
@@ -194,4 +197,61 @@ fn clients_that_never_read_lose_their_place() {
     let got = proxy.send("GET", "/y", &[], b"");
     assert_eq!(got.text(), "next");
     drop(client);
+}
+
+#[test]
+fn keys_go_to_no_server_of_another_wire() {
+    let servers = [(); 3].map(|()| FakeServer::start([Reply::new(200, "text/plain", "passed")]));
+    let [messages, completions, other] = &servers;
+    let named = [format!("messages={}", messages.url()), format!("completions={}", completions.url())];
+    let dir = tempfile::tempdir().unwrap();
+    let with = |named: &[String]| Proxy::to(named, opener(dir.path().join("quipu.db")), PROXY_LIMITS);
+    let proxy = with(&named);
+    let got = proxy.send("GET", "/api/hello", &[("Authorization", "Bearer secret-of-one-vendor")], b"");
+    assert_eq!(got.status, 404);
+    assert!(got.text().contains("--upstream other="), "{}", got.text());
+    assert!(servers.iter().all(|server| server.requests().is_empty()));
+    proxy.end();
+    let proxy = with(&[&named[..], &[format!("other={}", other.url())]].concat());
+    assert_eq!(proxy.send("GET", "/api/hello", &[], b"").text(), "passed");
+    assert_eq!(other.requests().len(), 1);
+    assert_eq!(proxy.send("GET", "/v1/models", &[("anthropic-version", "1")], b"").text(), "passed");
+    assert_eq!(messages.requests().len(), 1);
+}
+
+#[test]
+fn offers_and_answers_without_a_body_pass() {
+    let marked = Reply::new(200, "text/plain", "passed").header("quipu-proxy-tobe", "forged");
+    let server =
+        FakeServer::start([marked, Reply::new(304, "text/plain", "").header("content-length", "12")]);
+    let (proxy, _dir) = proxied(&server.url(), PROXY_LIMITS);
+    let host = proxy.address;
+    let offer = "Connection: close, Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n";
+    let got = proxy.raw(format!("GET /x HTTP/1.1\r\nHost: {host}\r\n{offer}\r\n").as_bytes());
+    assert_eq!((got.status, got.text().as_str()), (200, "passed"));
+    assert_eq!(got.header("quipu-proxy-tobe"), None);
+    assert_eq!(
+        (server.requests()[0].header("upgrade"), server.requests()[0].header("http2-settings")),
+        (None, None)
+    );
+    let got = proxy.raw(format!("GET /y HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes());
+    assert_eq!((got.status, got.header("content-length")), (304, None));
+}
+
+#[test]
+fn answers_beyond_the_memory_pass_without_a_record() {
+    let big = Reply::new(200, "application/json", "[\"").then("a".repeat(1 << 20)).then("\"]");
+    let server = FakeServer::start([big, says(WireKind::Messages, true, "Small.")]);
+    let limits = ProxyLimits { memory: 512 << 10, ..PROXY_LIMITS };
+    let (proxy, dir) = proxied(&server.url(), limits);
+    let got = proxy.call(WireKind::Messages, &asks(WireKind::Messages, "s", true, &["Much?"]));
+    assert_eq!((got.status, got.body.len()), (200, (1 << 20) + 4));
+    // Its room is free again.
+    let got = proxy.call(WireKind::Messages, &asks(WireKind::Messages, "t", true, &["Little?"]));
+    assert_eq!(got.status, 200);
+    assert_eq!(proxy.end().kept, 2);
+    let graph = open(&dir.path().join("quipu.db"));
+    let of = |session: &str| said(&*graph, head(&*graph, "some-cli", session)).pop().unwrap().1;
+    assert!(of("s").contains("larger than what is kept"), "{}", of("s"));
+    assert_eq!(of("t"), "Small.");
 }

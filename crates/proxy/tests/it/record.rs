@@ -104,6 +104,36 @@ fn secrets_and_keys_are_not_in_the_store() {
 }
 
 #[test]
+fn keys_that_servers_repeat_and_secret_names_are_not_kept() {
+    let wire = WireKind::Messages;
+    let (key, secret) = ("key-of-a-person-000000", "ghp_0123456789abcdefghijABCDEFGHIJ012345");
+    let complaint = format!("Incorrect API key provided: {key}.");
+    let server = FakeServer::start([
+        Reply::error(401, "authentication_error", &complaint),
+        says(wire, true, &format!("You use {key}.")),
+    ]);
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("quipu.db");
+    let proxy = Proxy::start(&server.url(), &store);
+    let body = asks(wire, secret, true, &["Who am I?"]);
+    let got = proxy.call(wire, &body);
+    assert!(got.text().contains(key), "the client gets what the server said");
+    proxy.call(wire, &body);
+    assert_eq!(proxy.end().kept, 2);
+    for file in std::fs::read_dir(dir.path()).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        for hidden in [key, secret] {
+            assert!(!bytes.windows(hidden.len()).any(|part| part == hidden.as_bytes()), "{hidden}");
+        }
+    }
+    let graph = open(&store);
+    let session = &sessions(&*graph)[0].id;
+    assert!(session.as_str().starts_with("sealed-"), "{session}");
+    let text = said(&*graph, head(&*graph, "some-cli", session.as_str())).pop().unwrap().1;
+    assert_eq!(text, "You use [key].");
+}
+
+#[test]
 fn edits_of_a_client_become_branches() {
     let wire = WireKind::Completions;
     let script = ["One.", "Two.", "Other."].map(|text| says(wire, false, text));
@@ -331,7 +361,8 @@ fn answers_that_fail_are_kept_as_failures() {
 fn clients_go_on_where_the_store_fails() {
     let wire = WireKind::Messages;
     let server = FakeServer::start(["One.", "Two."].map(|text| says(wire, true, text)));
-    let opener: quipu_proxy::StoreOpener = Arc::new(|| Err("the disk is gone".into()));
+    let opener: quipu_proxy::StoreOpener =
+        Arc::new(|| Err(quipu_proxy::StoreOpenError("the disk is gone".into())));
     let proxy = Proxy::with(&server.url(), opener, PROXY_LIMITS);
     for turns in [&["First?"][..], &["First?", "One.", "Second?"]] {
         let got = proxy.call(wire, &asks(wire, "s", true, turns));

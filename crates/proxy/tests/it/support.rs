@@ -33,13 +33,13 @@ pub(crate) struct Proxy {
 
 /// What a client got.
 #[derive(Debug)]
-pub(crate) struct Got {
+pub(crate) struct ClientAnswer {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Got {
+impl ClientAnswer {
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -50,7 +50,10 @@ impl Got {
 }
 
 pub(crate) fn opener(path: PathBuf) -> quipu_proxy::StoreOpener {
-    Arc::new(move || quipu_store::open(&path, &OpenOptions::default()).map_err(|error| error.to_string()))
+    Arc::new(move || {
+        quipu_store::open(&path, &OpenOptions::default())
+            .map_err(|error| quipu_proxy::StoreOpenError(error.to_string()))
+    })
 }
 
 impl Proxy {
@@ -59,6 +62,10 @@ impl Proxy {
     }
 
     pub(crate) fn with(upstream: &str, opener: quipu_proxy::StoreOpener, limits: ProxyLimits) -> Self {
+        Self::to(&[upstream.to_owned()], opener, limits)
+    }
+
+    pub(crate) fn to(upstreams: &[String], opener: quipu_proxy::StoreOpener, limits: ProxyLimits) -> Self {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&lines);
         let recorder = RecorderOptions {
@@ -68,7 +75,7 @@ impl Proxy {
             notify: Arc::new(move |line| told.lock().unwrap().push(line.to_owned())),
             confirm_command: "confirm-it".into(),
         };
-        let upstreams = Upstreams::new(&[upstream.to_owned()]).unwrap();
+        let upstreams = Upstreams::new(upstreams).unwrap();
         let options = ProxyOptions { upstreams, recorder, limits };
         let stop = CancellationToken::new();
         let stopped = stop.clone();
@@ -97,14 +104,20 @@ impl Proxy {
     }
 
     /// Sends a request byte for byte, and reads the answer to its end.
-    pub(crate) fn raw(&self, request: &[u8]) -> Got {
+    pub(crate) fn raw(&self, request: &[u8]) -> ClientAnswer {
         let mut stream = self.connect();
         // A refused body is not read to its end.
         stream.write_all(request).ok();
         read(&mut stream)
     }
 
-    pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Got {
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> ClientAnswer {
         let mut head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n",
             self.address,
@@ -117,7 +130,7 @@ impl Proxy {
     }
 
     /// A call of a client that says who it is.
-    pub(crate) fn call(&self, wire: WireKind, body: &Value) -> Got {
+    pub(crate) fn call(&self, wire: WireKind, body: &Value) -> ClientAnswer {
         let headers = [
             ("User-Agent", "some-cli/1.0"),
             ("Authorization", "Bearer key-of-a-person-000000"),
@@ -134,7 +147,7 @@ impl Drop for Proxy {
 }
 
 /// Reads an answer until the connection ends.
-pub(crate) fn read(stream: &mut TcpStream) -> Got {
+pub(crate) fn read(stream: &mut TcpStream) -> ClientAnswer {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).ok();
     let at = bytes.windows(4).position(|part| part == b"\r\n\r\n");
@@ -148,7 +161,7 @@ pub(crate) fn read(stream: &mut TcpStream) -> Got {
         .collect();
     let body = bytes[at + 4..].to_vec();
     let is_chunked = headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
-    Got { status, headers, body: if is_chunked { unchunked(&body) } else { body } }
+    ClientAnswer { status, headers, body: if is_chunked { unchunked(&body) } else { body } }
 }
 
 fn unchunked(mut body: &[u8]) -> Vec<u8> {
@@ -225,6 +238,7 @@ pub(crate) fn asks(wire: WireKind, session: &str, is_stream: bool, turns: &[&str
 }
 
 /// A request with this list of messages.
+#[expect(clippy::needless_pass_by_value, reason = "lists are made for the call")]
 pub(crate) fn with_list(wire: WireKind, session: &str, is_stream: bool, list: Vec<Value>) -> Value {
     let tool = json!({ "type": "function", "name": "look", "function": { "name": "look" } });
     match wire {
