@@ -69,7 +69,7 @@ impl Forwarder {
         let routed = self.upstreams.route(head.uri.path(), &head.headers);
         let (upstream, is_exchange) = routed.ok_or_else(|| {
             let text = "the path is of no wire, and the wires have different upstreams, so nobody knows for which server \
-                        its key is; nothing was sent. Name the server of such paths: --upstream other=ADDRESS";
+                        its key is; nothing was sent. Start the proxy with a server for other paths";
             Refusal::new(StatusCode::NOT_FOUND, text)
         })?;
         let address = upstream.address(head.uri.path_and_query().map_or("/", |path| path.as_str()));

@@ -18,6 +18,7 @@ mod json;
 mod json_edit;
 mod ledger;
 mod piece;
+mod piece_state;
 mod plan;
 #[cfg(test)]
 mod properties;

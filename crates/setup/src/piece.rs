@@ -6,10 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::document::{Content, Syntax};
-use crate::edit::{EditError, Placement};
+use crate::document::Syntax;
+use crate::edit::Placement;
 use crate::ledger::{PieceRecord, RecordContent};
-use crate::recognition::Recognition;
 
 /// Something that is to be in a file of an agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,57 +67,6 @@ impl Piece {
             PieceContent::File(text) => RecordContent::File { sha256: sha256(text) },
         };
         PieceRecord { program: program.to_owned(), content }
-    }
-}
-
-/// How a piece stands in the text of its file. `old` is what an earlier setup wrote in its place.
-pub(crate) fn state_of(
-    text: Option<&str>,
-    piece: &Piece,
-    old: Option<&PieceRecord>,
-    recognition: Recognition<'_>,
-) -> Result<PieceState, EditError> {
-    let Some(text) = text else { return Ok(PieceState::Missing) };
-    match &piece.content {
-        PieceContent::File(wanted) => {
-            let is_old = |old: &PieceRecord| match &old.content {
-                RecordContent::File { sha256: old } => *old == sha256(text),
-                RecordContent::Value { .. } => false,
-            };
-            Ok(match text == wanted {
-                true => PieceState::Present,
-                false if old.is_some_and(is_old) => PieceState::Outdated,
-                false => PieceState::Changed,
-            })
-        }
-        PieceContent::Value { syntax, placement, value } => {
-            let old = old.and_then(|old| match &old.content {
-                RecordContent::Value { value, .. } => Some(value),
-                RecordContent::File { .. } => None,
-            });
-            let found = match syntax.values(text, placement.path())? {
-                Content::Nothing => return Ok(PieceState::Missing),
-                Content::Value(found) => found,
-            };
-            let (items, is_list) = match (placement, found) {
-                (Placement::Member(_), found) => (vec![found], false),
-                (Placement::Element(_), Value::Array(items)) => (items, true),
-                (Placement::Element(_), _) => return Ok(PieceState::Changed),
-            };
-            // One with a comment in it, or in another layout, could not be taken out exactly.
-            let state = |value: &Value, state: PieceState| {
-                let can_be_taken = syntax.remove(text, placement, value, &[])?.is_some();
-                Ok(if can_be_taken { state } else { PieceState::Changed })
-            };
-            match old {
-                _ if items.contains(value) => state(value, PieceState::Present),
-                Some(old) if items.contains(old) => state(old, PieceState::Outdated),
-                _ if !is_list || items.iter().any(|item| recognition.is_call(item)) => {
-                    Ok(PieceState::Changed)
-                }
-                _ => Ok(PieceState::Missing),
-            }
-        }
     }
 }
 

@@ -8,7 +8,8 @@ use crate::edit::{Container, EditError, Placement};
 use crate::error::SetupError;
 use crate::files::{FoundFile, find};
 use crate::ledger::{FileRecord, Ledger, PieceRecord, RecordContent};
-use crate::piece::{Piece, PieceContent, PieceState, sha256, state_of};
+use crate::piece::{Piece, PieceContent, PieceState, sha256};
+use crate::piece_state::state_of;
 use crate::recognition::Recognition;
 
 /// What is wanted.

@@ -1,6 +1,6 @@
 //! `quipu setup`: the real command on real files, and the real agents that read them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use quipu_testkit::peer_files;
@@ -227,7 +227,7 @@ fn ran(mut command: Command) -> String {
 }
 
 /// Sets an agent up, asks its own program, and takes it out again.
-fn lists_the_server(program: PathBuf, agent: &str, file: &str, text: &str, connected: &str) {
+fn lists_the_server(program: &Path, agent: &str, file: &str, text: &str, connected: &str) {
     let world = World::new([]);
     world.unchecked();
     let path = world.path("home").join(file);
@@ -235,7 +235,7 @@ fn lists_the_server(program: PathBuf, agent: &str, file: &str, text: &str, conne
     std::fs::create_dir_all(world.path("home/.claude")).unwrap();
     std::fs::write(&path, text).unwrap();
     let list = || {
-        let mut command = world.command(&program);
+        let mut command = world.command(program);
         command.args(["mcp", "list"]);
         ran(command)
     };
@@ -262,20 +262,20 @@ fn lists_the_server(program: PathBuf, agent: &str, file: &str, text: &str, conne
 #[test]
 fn peer_with_projects_lists_the_server_while_set_up() {
     let Some(program) = installed(&["@anthropic-ai", "claude-code-*", "claude"]) else { return };
-    lists_the_server(program, "claude-code", ".claude.json", JSON_SETTINGS, "Connected");
+    lists_the_server(&program, "claude-code", ".claude.json", JSON_SETTINGS, "Connected");
 }
 
 #[test]
 fn peer_with_rollouts_lists_the_server_while_set_up() {
     let Some(program) = required(&["@openai", "codex-*", "vendor", "*", "bin", "codex"]) else { return };
-    lists_the_server(program, "codex", ".codex/config.toml", TOML_SETTINGS, "enabled");
+    lists_the_server(&program, "codex", ".codex/config.toml", TOML_SETTINGS, "enabled");
 }
 
 #[test]
 fn peer_with_a_database_lists_the_server_while_set_up() {
     let Some(program) = required(&["opencode-*", "bin", "opencode"]) else { return };
     let text = "{\n  \"$schema\": \"https://opencode.ai/config.json\",\n  // mine\n  \"theme\": \"x\",\n}\n";
-    lists_the_server(program, "opencode", ".config/opencode/opencode.jsonc", text, "connected");
+    lists_the_server(&program, "opencode", ".config/opencode/opencode.jsonc", text, "connected");
 }
 
 #[test]
@@ -288,13 +288,13 @@ fn peer_with_chats_lists_the_server_while_set_up() {
     std::fs::write(&wrapper, script).unwrap();
     set_mode(&wrapper, 0o755);
     let text = "{\n  // mine\n  \"security\": { \"folderTrust\": { \"enabled\": false } }\n}\n";
-    lists_the_server(wrapper, "gemini", ".gemini/settings.json", text, "Connected");
+    lists_the_server(&wrapper, "gemini", ".gemini/settings.json", text, "Connected");
 }
 
 #[test]
 fn peer_with_events_lists_the_server_while_set_up() {
     let Some(program) = installed(&["@github", "copilot-*", "copilot"]) else { return };
-    lists_the_server(program, "copilot", ".copilot/mcp-config.json", "{\n}\n", "quipu (local)");
+    lists_the_server(&program, "copilot", ".copilot/mcp-config.json", "{\n}\n", "quipu (local)");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Lines of a file by the commits that they come from: where a commit names the node that made it, its lines are known also in
 //! another directory, after a rebase, a squash or a merge.
 
+use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
@@ -332,7 +333,7 @@ fn common_end(a: &Path, b: &Path) -> usize {
 async fn ask(store: &dyn Graph, turns: &mut BTreeMap<(NodeId, usize), BlameTurn>) -> Result<(), StoreError> {
     let mut asked: HashMap<NodeId, Option<(NodeId, String)>> = HashMap::new();
     for turn in turns.values_mut() {
-        if !asked.contains_key(&turn.node) {
+        if let MapEntry::Vacant(place) = asked.entry(turn.node) {
             let before = match turn.asked {
                 Some(asked) => store.nodes(&[asked]).await?.into_iter().flatten().collect(),
                 None => store.lineage(turn.node, LineageEnd::Count(FAR)).await?,
@@ -349,7 +350,7 @@ async fn ask(store: &dyn Graph, turns: &mut BTreeMap<(NodeId, usize), BlameTurn>
                     break;
                 }
             }
-            asked.insert(turn.node, found);
+            place.insert(found);
         }
         if let Some(Some((node, words))) = asked.get(&turn.node) {
             (turn.asked, turn.reason) = (Some(*node), words.clone());

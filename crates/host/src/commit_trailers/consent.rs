@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::MOST_REPOSITORIES;
-use super::consented::ConsentedRepository;
+use super::consented_repository::ConsentedRepository;
 use super::hooks::HookFiles;
 use crate::state_file::{State, StateFile};
 use crate::{Failure, Home, now};

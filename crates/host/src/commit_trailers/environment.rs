@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use quipu::{CommandEnvironment, CommandEnvironmentError, CommandOrigin};
 
 use super::consent::{self, ConsentFile};
+use super::consented_repository::ConsentedRepository;
 use super::hooks::{self, HookFiles};
 use super::{NODE_TRAILER, TRAILER_DIGITS};
 use crate::Home;
@@ -44,7 +45,7 @@ impl CommandEnvironment for CommitTrailers {
             CommandEnvironmentError(format!("Commits of this command get no {NODE_TRAILER} trailer: {why}."))
         };
         let consents: ConsentFile = self.file.read().map_err(|error| failed(error.message))?;
-        if !consents.repositories.iter().any(|one| one.is_there()) {
+        if !consents.repositories.iter().any(ConsentedRepository::is_there) {
             return Ok(Vec::new());
         }
         self.hooks

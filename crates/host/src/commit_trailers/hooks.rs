@@ -13,7 +13,7 @@ use quipu_workspace::Git;
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use super::consented::ConsentedRepository;
+use super::consented_repository::ConsentedRepository;
 use super::script_files::{ScriptFiles, close, open, remove};
 use crate::Home;
 use crate::state_file::replace;

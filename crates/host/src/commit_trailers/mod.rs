@@ -5,7 +5,7 @@
 //! run otherwise, with the same arguments and input, and give their ends on.
 
 mod consent;
-mod consented;
+mod consented_repository;
 mod environment;
 mod hooks;
 mod script_files;
@@ -13,7 +13,7 @@ mod script_files;
 pub use quipu::history::NODE_TRAILER;
 
 pub use consent::{Repository, TrailerConsent, TrailerState};
-pub use consented::ConsentedRepository;
+pub use consented_repository::ConsentedRepository;
 pub(crate) use environment::CommitTrailers;
 
 /// Hexadecimal digits of a node that the trailer holds.

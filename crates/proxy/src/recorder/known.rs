@@ -18,7 +18,7 @@ const ANSWERS: usize = 4_096;
 /// A program and its session.
 pub(super) type Name = (String, SessionId);
 
-/// A session as it is known.
+/// Where the store has a session, and what its last exchange looked like.
 pub(super) struct KnownSession {
     pub(super) live: LiveSession,
     pub(super) profile: Option<Profile>,

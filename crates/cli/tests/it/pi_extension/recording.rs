@@ -162,7 +162,7 @@ fn sessions_of_both_programs_stay_apart_in_one_store() {
     pi.close();
     for (id, this, other) in [(&session, "Pi", "Quipu"), (own.as_ref().unwrap(), "Quipu", "Pi")] {
         let shown = nodes(&world, id, &[]);
-        let texts: Vec<String> = shown.iter().map(|node| node.to_string()).collect();
+        let texts: Vec<String> = shown.iter().map(ToString::to_string).collect();
         assert!(!texts.iter().any(|text| text.contains(&format!("To {other},"))), "{texts:?}");
         let of_user = texts.iter().filter(|text| text.contains(&format!("To {this},"))).count();
         assert_eq!(of_user, rounds, "{id}");
