@@ -120,7 +120,7 @@ fn deadline() -> Duration {
     said.map_or(DEADLINE, |ms| Duration::from_millis(ms).min(LONGEST_DEADLINE))
 }
 
-/// Nobody is told: the host's person did not call us.
+/// Drops every notice: the person at the host did not call Quipu.
 struct Silence;
 
 impl Observer for Silence {

@@ -40,7 +40,7 @@ fn options(home: &Home) -> Result<HelperOptions, Failure> {
     seal_credentials(&sealer, &home.settings());
     let (stores, texts) = (home.clone(), home.clone());
     // Text is made searchable by whoever searches: each turn of the session would wait for it here.
-    // Who waits for a tool is told of a lock soon; what was not written is given again.
+    // Who waits for a tool hears of a lock soon; what was not written is given again.
     let busy = Duration::from_secs(2);
     let open = OpenOptions { search_index: SearchIndex::Asked, busy, ..OpenOptions::default() };
     Ok(HelperOptions {

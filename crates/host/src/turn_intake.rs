@@ -78,7 +78,7 @@ pub fn start_turn_intake(arguments: &[&OsStr]) -> io::Result<()> {
     command.process_group(0).spawn().map(drop)
 }
 
-/// Nobody is told.
+/// Drops every report: the process has no front.
 struct Silence;
 
 impl ImportObserver for Silence {

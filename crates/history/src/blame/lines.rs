@@ -96,7 +96,7 @@ impl Book {
         text
     }
 
-    /// The lines of these bytes; `each` is told the bytes of each with its end.
+    /// The lines of these bytes; `each` gets the bytes of each with its end.
     fn lines_of(&mut self, bytes: &[u8], each: &mut dyn FnMut(usize)) -> Vec<usize> {
         let mut numbers = Vec::new();
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {

@@ -245,7 +245,7 @@ impl<'a> Walk<'a> {
         let found = self.store.chunks(&ids, TOGETHER_BYTES).await?;
         for (id, bytes) in ids.into_iter().zip(found) {
             self.asked.insert(id);
-            // Why one cannot be read is told when it is needed.
+            // Why one cannot be read is an error where it is needed.
             if let Some(bytes) = bytes {
                 let text = self.book.next_text(&bytes);
                 self.texts.insert(id, Some(text));

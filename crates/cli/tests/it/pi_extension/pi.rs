@@ -68,7 +68,7 @@ pub(super) struct Pi {
     pub(super) consents: bool,
     /// What happens, once, before the next question is answered.
     pub(super) when_asked: Option<Box<dyn FnOnce()>>,
-    /// What was asked and what was told.
+    /// Questions and notices so far.
     pub(super) asked: Vec<Value>,
     pub(super) told: Vec<String>,
     /// Results of tools, by the ids of their calls.
@@ -148,7 +148,7 @@ impl Pi {
         }
     }
 
-    /// Waits until this was told.
+    /// Waits until this notice came.
     pub(super) fn tells(&mut self, part: &str) -> String {
         loop {
             if let Some(text) = self.told.iter().find(|text| text.contains(part)) {
