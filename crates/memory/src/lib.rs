@@ -1,0 +1,12 @@
+//! Memory: notes in Markdown that people own, the search over them and over every session, and what is distilled from them.
+//!
+//! A memory is a directory ([`MemoryPlace`]). What is in it can be read and edited with any editor; every change of it is a node
+//! of the graph, with the class of its author ([`AuthorClass`]) and the nodes that it came from.
+
+mod author;
+mod citation;
+mod place;
+
+pub use author::AuthorClass;
+pub use citation::{Citation, CitationError};
+pub use place::{MemoryKind, MemoryPlace};

@@ -1,0 +1,4 @@
+//! Tests of the memory.
+
+#[cfg(test)]
+mod citations;
