@@ -128,11 +128,12 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 39] = [
+    const ELSEWHERE: [&str; 40] = [
         "tools",
         "web.",
         "agents.",
         "background",
+        "schedule.",
         "webSearch",
         "applyPatch",
         "screenReader",
