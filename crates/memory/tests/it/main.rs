@@ -1,4 +1,6 @@
 //! Tests of the memory.
 
 #[cfg(test)]
+mod active;
+#[cfg(test)]
 mod citations;
