@@ -43,9 +43,9 @@ fn price(world: &World) {
 #[test]
 fn prompt_runs_in_its_own_session_and_tells_the_next_terminal() {
     let world = World::new([Answer::new().text("Nothing broke overnight.").reply()]);
-    world.file("work/AGENTS.md", "Answer in one line.");
+    world.file("AGENTS.md", "Answer in one line.");
     let args =
-        ["schedule", "add", "prompt", "--cron", "0 7 * * 1-5", "--zone", "Europe/Berlin", "Look at CI."];
+        ["schedule", "add", "prompt", "--cron", "0 7 * * 1-5", "--zone", "Europe/Berlin", "--budget", "50", "Look at CI."];
     assert_eq!(world.run(&args).ok().text(), "prompt/1\n");
     let listed = world.run(&["schedule"]).ok().text();
     assert!(listed.contains("0 7 * * 1-5 (Europe/Berlin)") && listed.contains("Look at CI."), "{listed}");
@@ -79,7 +79,7 @@ fn prompt_runs_in_its_own_session_and_tells_the_next_terminal() {
 #[test]
 fn due_job_runs_once_with_two_runners() {
     let world = World::says("Done.");
-    world.run(&["schedule", "add", "prompt", "--in", "1s", "--name", "soon", "--notify", "none", "x"]).ok();
+    world.run(&["schedule", "add", "prompt", "--in", "1s", "--name", "soon", "--notify", "none", "--budget", "50", "x"]).ok();
     let mut one = world.start(&["schedule", "run", "--json"]);
     let mut other = world.start(&["schedule", "run", "--json"]);
     // It is removed when it is done: both see that there is nothing left.
@@ -98,7 +98,7 @@ fn killed_run_is_interrupted_and_runs_again() {
     let gate = Gate::new();
     let held = Reply::sse("").then_gate(&gate);
     let world = World::new([held, Answer::new().text("Second.").reply()]);
-    add(&world, &["--notify", "none", "x"]);
+    add(&world, &["--notify", "none", "--budget", "50", "x"]);
     let mut running = world.start(&["schedule", "run", "job", "--json"]);
     assert!(running.line().unwrap().contains("began"));
     reached(&gate);
@@ -129,7 +129,7 @@ fn killed_run_is_interrupted_and_runs_again() {
 fn budget_stops_a_job_and_without_one_nothing_paid_runs() {
     let first = call("c1", "read", &json!({ "path": "a" }));
     let world = World::new([first, Answer::new().text("Never.").reply()]);
-    world.file("work/a", "x");
+    world.file("a", "x");
     price(&world);
     add(&world, &["x"]);
     world.run(&["schedule", "run", "job"]).fails(1, &["1 job failed"]);
@@ -158,7 +158,7 @@ fn budget_stops_a_job_and_without_one_nothing_paid_runs() {
 fn nobody_is_asked_and_what_needs_a_person_is_refused() {
     let write = call("c1", "write", &json!({ "path": "../outside", "content": "x" }));
     let world = World::new([write, Answer::new().text("I could not.").reply()]);
-    add(&world, &["x"]);
+    add(&world, &["--budget", "50", "x"]);
     world.run(&["schedule", "run", "job"]).ok();
     assert!(!world.path("outside").exists());
     let result = messages(&world.requests()[1]).last().unwrap().to_string();
@@ -203,7 +203,7 @@ fn server(statuses: &'static [u16]) -> (String, std::thread::JoinHandle<Vec<(Str
 fn webhook_that_fails_is_called_again_without_another_run() {
     let world = World::says("Answer.");
     let (url, thread) = server(&[500, 307, 200]);
-    let args = ["schedule", "add", "prompt", "--cron", "@yearly", "--name", "job", "--webhook", &url, "x"];
+    let args = ["schedule", "add", "prompt", "--cron", "@yearly", "--name", "job", "--webhook", &url, "--budget", "50", "x"];
     world.run(&args).ok();
     for status in ["500", "307"] {
         world.run(&["schedule", "run", "job"]).fails(1, &["1 job failed"]);
@@ -246,7 +246,7 @@ fn command_and_notification_get_the_answer() {
     let bin = world.path("home/bin");
     std::fs::create_dir_all(&bin).unwrap();
     script(&bin.join("notify-send"), "#!/bin/sh\nfor word; do echo \"$word\"; done > \"$HOME/notified\"\n");
-    add(&world, &["--notify", "desktop", "x"]);
+    add(&world, &["--notify", "desktop", "--budget", "50", "x"]);
     run(&format!("{}:/usr/bin:/bin", bin.display())).ok();
     let notified = std::fs::read_to_string(world.path("home/notified")).unwrap();
     assert_eq!(notified, "--app-name=Quipu\n--\nQuipu: job\n-Two.\n");
@@ -314,16 +314,21 @@ fn model_adds_a_job_only_when_a_person_allows_it() {
     command.stdin(std::process::Stdio::piped());
     let mut running = RunningCommand::start(command);
     let mut stdin = running.child.stdin.take().unwrap();
-    let asked: Value = serde_json::from_str(&running.line_with("extension_ui_request")).unwrap();
+    let asked = loop {
+        let line: Value = serde_json::from_str(&running.line().expect("a question")).unwrap();
+        if line["type"] == "extension_ui_request" {
+            break line;
+        }
+    };
     let title = asked["title"].as_str().unwrap();
     assert!(
         title.contains("later") && title.contains("0 9 * * *") && title.contains("Look again."),
         "{title}"
     );
-    let yes = asked["options"][0].clone();
-    let answer = json!({ "type": "extension_ui_response", "id": asked["id"], "value": yes });
+    let answer = json!({ "type": "extension_ui_response", "id": asked["id"], "value": "once" });
     writeln!(stdin, "{answer}").unwrap();
     running.wait().ok();
+    drop(stdin);
     let listed = jobs(&world);
     assert_eq!((&listed[0]["key"], &listed[0]["state"]), (&json!("later"), &json!("waiting")), "{listed:?}");
     assert!(listed[0]["payload"].as_str().unwrap().contains("\"byModel\":true"), "{listed:?}");
