@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::WorkEnd;
 use crate::jobs::JobError;
 use crate::scheduled_job::PromptWork;
-use crate::{Home, OpenRequest, PermissionRequest, Question, SessionTarget};
+use crate::{Failure, FailureKind, Home, OpenRequest, PermissionRequest, SessionTarget};
 
 /// Says the prompt in a new session, and waits until that is at rest. `began` is told the session once it is in the store.
 pub(super) async fn run<F: Future<Output = Result<(), JobError>>>(
@@ -26,8 +26,7 @@ pub(super) async fn run<F: Future<Output = Result<(), JobError>>>(
         .ok()
         .filter(|here| here.is_dir())
         .ok_or_else(|| JobError::new(format!("the directory {} of the job is not there", work.cwd)))?;
-    let nobody = [Question::Here, Question::NewText, Question::Caches, Question::Resources];
-    let request = OpenRequest {
+    let mut request = OpenRequest {
         which: SessionTarget::New,
         here,
         model: work.model.clone(),
@@ -35,10 +34,20 @@ pub(super) async fn run<F: Future<Output = Result<(), JobError>>>(
         max_turns: work.max_turns,
         tools: work.tools.clone(),
         permissions: PermissionRequest { plan: Some(false), ..PermissionRequest::default() },
-        answers: nobody.into_iter().map(|question| (question, None)).collect(),
         ..OpenRequest::default()
     };
-    let opened = Box::pin(crate::open(home, &request)).await.map_err(JobError::new)?;
+    let opened = loop {
+        match Box::pin(crate::open(home, &request)).await {
+            Ok(opened) => break opened,
+            // Nobody is there to be asked.
+            Err(Failure { kind: FailureKind::Asks(question), .. })
+                if request.answers.iter().all(|(asked, _)| *asked != question) =>
+            {
+                request.answers.push((question, None));
+            }
+            Err(failure) => return Err(JobError::new(failure)),
+        }
+    };
     let session = opened.opened.session;
     if work.budget.is_none() && may_cost(&opened.model) {
         session.shutdown().await;
