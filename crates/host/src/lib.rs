@@ -55,6 +55,9 @@ pub mod resources;
 mod rules;
 mod sandbox;
 mod saved;
+mod schedule_tool;
+pub mod schedule_unit;
+mod scheduled_job;
 mod sealers;
 pub mod search;
 mod semantic;
@@ -110,6 +113,9 @@ pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
 pub use saved::SavedPermissions;
+pub use scheduled_job::{
+    JobTarget, PROMPT_LIMIT, PromptWork, SCHEDULED, ScheduledJob, ScheduledJobError, ScheduledWork,
+};
 pub use sealers::{sealed, sealed_json, seals_with};
 pub use search::{FoundItem, FoundItems};
 pub use semantic::{SemanticReport, SemanticSearch};

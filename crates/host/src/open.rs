@@ -331,6 +331,9 @@ async fn prepare(
         true => crate::web::say_what_is_left_out(&config, request, &web),
         false => crate::web::install(&mut options, web),
     }
+    if config.schedule_tool && request.record.is_none() && replay.is_none() && !request.in_memory {
+        crate::schedule_tool::install(&mut options, home);
+    }
     // What is replayed costs nothing.
     let budget = if replay.is_some() { None } else { crate::budget::budget_of(home, request.daily_budget)? };
     let daily_budget = budget.as_ref().map(|budget| budget.dollars);

@@ -142,6 +142,7 @@ mod tests {
         "web.",
         "agents.",
         "background",
+        "schedule.",
         "webSearch",
         "applyPatch",
         "screenReader",

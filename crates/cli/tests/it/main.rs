@@ -166,6 +166,10 @@ mod repair;
 #[cfg(test)]
 mod schedule;
 #[cfg(test)]
+mod schedule_jobs;
+#[cfg(test)]
+mod schedule_unit;
+#[cfg(test)]
 mod search;
 #[cfg(test)]
 mod searches;

@@ -110,6 +110,8 @@ pub struct Settings {
     pub files: FileSettings,
     /// Whether models can run commands in the background.
     pub background: bool,
+    /// Whether models can add jobs, where a person allows it.
+    pub schedule_tool: bool,
     /// Heads of other programs.
     pub publish: PublishSettings,
     /// What may be spent.
@@ -307,6 +309,7 @@ impl Settings {
             rules_above: texts("rules.above"),
             files: FileSettings::of_json(&all).0,
             background: flag("background").unwrap_or(true),
+            schedule_tool: flag("schedule.tool").unwrap_or(false),
             publish: PublishSettings::of_json(&all).0,
             budget: BudgetSettings {
                 daily: value("budget.daily").and_then(Value::as_f64),

@@ -257,6 +257,14 @@ pub const KEYS: &[Key] = &[
         "whether models can run commands in the background",
     ),
     key(
+        "schedule.tool",
+        Kind::Flag,
+        "false",
+        NextSession,
+        TOOLS,
+        "whether models have the tool `schedule`; each change of a job is asked about",
+    ),
+    key(
         "web.searchService",
         Kind::Word(&["off", "searxng", "brave", "tavily"]),
         "\"off\"",
