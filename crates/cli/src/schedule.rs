@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use quipu_host::jobs::{DueRun, IMPORT_WATCH, ImportWatch, JobNotice, JobRunner, handlers, models_for_jobs};
+use quipu_host::jobs::{DueRun, IMPORT_WATCH, ImportWatch, JobNotice, JobRunner, handlers, keep_dream_job, models_for_jobs};
 use quipu_host::{Home, HostNotice, Observer, now};
 use quipu_store::{Job, JobKey, JobPut, JobRetry, JobState, Jobs};
 use tokio_util::sync::CancellationToken;
@@ -215,6 +215,7 @@ async fn work(once: bool, args: &OutArgs) -> Result<(), Failure> {
     let sealer = home.engine(store.clone(), &home.settings())?.sealer().clone();
     let teller = Arc::new(Teller { home: home.clone(), json: args.json });
     let home = home.with_observer(teller.clone());
+    keep_dream_job(&home, &store).await?;
     let models = models_for_jobs(&home, store.clone());
     let runner = JobRunner::new(store, handlers(&home), teller.clone(), sealer).with_models(models);
     let stop = CancellationToken::new();

@@ -5,6 +5,8 @@
 
 mod author;
 mod citation;
+pub mod dream;
+pub mod flush;
 mod place;
 
 pub use author::AuthorClass;

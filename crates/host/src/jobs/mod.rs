@@ -1,6 +1,7 @@
 //! Jobs: work that is due at a time, stored until it is done. A [`JobHandler`] does the work of one kind, a [`JobRunner`] gives
 //! it the jobs that are due, and [`run_alongside`] drives one while a long-lived front runs. `docs/schedule.md` says what holds.
 
+mod dream;
 mod drive;
 mod import_watch;
 mod models;
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{Home, HostNotice, Observer};
 
 pub use crate::job_notice::JobNotice;
+pub use dream::{DREAM, DreamJob, keep_dream_job};
 pub use drive::run_alongside;
 pub use import_watch::{IMPORT_WATCH, ImportWatch};
 pub use models::models_for_jobs;
@@ -148,5 +150,5 @@ impl JobContext {
 
 /// The handlers that every front has.
 pub fn handlers(home: &Home) -> Vec<Arc<dyn JobHandler>> {
-    vec![Arc::new(ImportWatch::new(home.clone()))]
+    vec![Arc::new(ImportWatch::new(home.clone())), Arc::new(DreamJob::new(home.clone()))]
 }

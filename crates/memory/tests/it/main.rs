@@ -1,4 +1,4 @@
-//! Tests of the memory.
+//! What memories do, with real files and stores.
 
 #[cfg(test)]
-mod citations;
+mod dream;
