@@ -1,4 +1,16 @@
-//! What memories do, with real files and stores.
+//! Tests of the memory.
 
 #[cfg(test)]
+mod citations;
+#[cfg(test)]
+mod context;
+#[cfg(test)]
 mod dream;
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod notes;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod taint;
