@@ -34,7 +34,7 @@ mod keys;
 mod listing;
 mod login;
 pub mod mcp;
-mod memory_flush;
+
 mod mentions;
 mod missing_cwd;
 mod model;
@@ -120,7 +120,8 @@ pub use search::{FoundItem, FoundItems};
 pub use semantic::{SemanticReport, SemanticSearch};
 pub use session_file::{Mirror, is_file};
 pub use settings::{
-    BudgetSettings, DreamingSettings, FallbackSettings, Problem, ProblemKind, SandboxSettings, SettingRow, Settings, Source,
+    BudgetSettings, DreamingSettings, FallbackSettings, Problem, ProblemKind, SandboxSettings, SettingRow,
+    Settings, Source,
 };
 pub use sources::Sources;
 pub use suggestions::{

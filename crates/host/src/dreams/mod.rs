@@ -8,10 +8,9 @@ use std::sync::Arc;
 use quipu::{Runner, Sealer};
 use quipu_memory::dream::{Dream, DreamSettings, RecalledText, record_recalls};
 use quipu_memory::notes::Notebook;
-use quipu_memory::{MemoryKind, MemoryPlace};
+use quipu_memory::{MemoryHome, MemoryKind, MemoryPlace};
 use quipu_store::SqliteStore;
 
-use crate::memory::memory_home;
 use crate::{Failure, Home, now};
 
 pub use due::next_dream;
@@ -24,15 +23,15 @@ pub use place::DreamPlace;
 /// Where the file of choices cannot be used.
 pub fn dreaming_places(home: &Home) -> Result<Vec<MemoryPlace>, Failure> {
     let config = home.config();
-    if !config.memory.enabled || !config.dreaming.enabled {
+    if !config.dreaming.enabled {
         return Ok(Vec::new());
     }
-    let memory = memory_home(home);
-    let choices = memory.choices()?;
+    let memory = MemoryHome::new(&home.dir);
+    let choices = memory.choices().map_err(Failure::failed)?;
     let mut places: Vec<MemoryPlace> = Vec::new();
     for (project, choice) in choices.projects() {
         if choice.on {
-            places.extend(memory.open(project.as_ref())?);
+            places.extend(memory.open(project.as_ref()).map_err(Failure::failed)?);
         }
     }
     places.retain(|place| place.kind != MemoryKind::Repository);
@@ -50,7 +49,7 @@ pub fn dream_place(
     place: MemoryPlace,
     runner: Option<Runner>,
 ) -> DreamPlace {
-    let book = Notebook::new(&memory_home(home), place, store.clone(), sealer.clone());
+    let book = Notebook::new(&MemoryHome::new(&home.dir), place, store.clone(), sealer.clone());
     DreamPlace::new(home.clone(), book, store.clone(), runner)
 }
 
@@ -72,7 +71,7 @@ pub async fn note_recalls(
     found: &[RecalledText],
 ) -> Result<(), Failure> {
     let config = home.config();
-    if !config.memory.enabled || !config.dreaming.enabled || book.place().kind == MemoryKind::Repository {
+    if !config.dreaming.enabled || book.place().kind == MemoryKind::Repository {
         return Ok(());
     }
     let place = DreamPlace::new(home.clone(), book.clone(), store.clone(), None);
@@ -82,10 +81,6 @@ pub async fn note_recalls(
 
 /// A dream over a memory, now.
 #[must_use]
-pub fn dream_of<'a>(
-    store: &'a SqliteStore,
-    place: &'a DreamPlace,
-    settings: &'a DreamSettings,
-) -> Dream<'a> {
+pub fn dream_of<'a>(store: &'a SqliteStore, place: &'a DreamPlace, settings: &'a DreamSettings) -> Dream<'a> {
     Dream { memory: place.id(), store, host: place, settings, now: now() }
 }

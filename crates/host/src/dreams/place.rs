@@ -7,17 +7,16 @@ use futures_util::FutureExt as _;
 use jiff::tz::TimeZone;
 use quipu::{CallRequest, Runner, RunnerPurpose};
 use quipu_memory::dream::{
-    DreamError, DreamFut, DreamHost, DistilAsk, LineClass, NodeText, NoteFile, WriteResult,
+    DistilAsk, DreamError, DreamFut, DreamHost, LineClass, NodeText, NoteFile, WriteResult,
 };
 use quipu_memory::files::{FileName, FileProblem};
 use quipu_memory::notes::{NoteAuthor, Notebook};
-use quipu_memory::{AuthorClass, Forgotten, MemoryError, class_of_node};
+use quipu_memory::{AuthorClass, Forgotten, MemoryError, MemoryHome, class_of_node};
 use quipu_protocol::{Entry, Message, NodeId, UnixMs};
-use quipu_store::{CHILD_SESSION, SqliteStore, Store as _, ReadModel as _, decode_nodes};
+use quipu_store::{CHILD_SESSION, ReadModel as _, SqliteStore, Store as _, decode_nodes};
 
 use crate::Home;
 use crate::background_budget::background_budget;
-use crate::memory::memory_home;
 use crate::purposes::DREAM_PURPOSE;
 
 /// Who changes a file.
@@ -55,7 +54,7 @@ impl DreamPlace {
     }
 
     fn forgotten(&self) -> Result<Forgotten, DreamError> {
-        Forgotten::read(&memory_home(&self.home)).map_err(refused)
+        Forgotten::read(&MemoryHome::new(&self.home.dir)).map_err(refused)
     }
 
     fn name(path: &str) -> Result<FileName, DreamError> {
@@ -150,7 +149,8 @@ impl DreamHost for DreamPlace {
                     continue;
                 }
                 let Ok(found) = std::fs::symlink_metadata(root.join(file.name.as_str())) else { continue };
-                let modified = found.mtime().saturating_mul(1_000).saturating_add(found.mtime_nsec() / 1_000_000);
+                let modified =
+                    found.mtime().saturating_mul(1_000).saturating_add(found.mtime_nsec() / 1_000_000);
                 notes.push(NoteFile { path: file.name.as_str().to_owned(), bytes: file.bytes, modified });
             }
             Ok(notes)

@@ -7,8 +7,8 @@ use quipu_providers::{CallSettings, EmbedderSettings};
 use serde_json::{Map, Value, json};
 
 use super::table::{Item, Key, Kind};
-use crate::purposes::{DREAM_PURPOSE, FLUSH_PURPOSE};
 use crate::offered_tools::LISTED_TOOLS;
+use crate::purposes::{DREAM_PURPOSE, FLUSH_PURPOSE};
 
 /// Purposes of the engine's own calls that can have a model.
 const OWN_PURPOSES: [&str; 2] = ["compaction", "branch_summary"];
@@ -104,7 +104,8 @@ fn check_budgets(name: &str, amounts: &Map<String, Value>) -> CheckedValue {
         } else if amount.as_f64().is_some_and(|amount| amount >= 0.0) {
             good.insert(purpose.clone(), amount.clone());
         } else {
-            problems.push(format!("{name}.{purpose} must be an amount in US dollars, 0 or more; it counts as 0"));
+            problems
+                .push(format!("{name}.{purpose} must be an amount in US dollars, 0 or more; it counts as 0"));
             good.insert(purpose.clone(), Value::from(0));
         }
     }
