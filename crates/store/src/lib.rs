@@ -14,6 +14,7 @@ mod load;
 mod local;
 mod moves;
 mod read;
+mod recall;
 mod retention;
 mod search;
 mod sqlite;
@@ -33,6 +34,7 @@ pub use local::*;
 pub use moves::*;
 pub use quipu_dag::NewChunk;
 pub use read::*;
+pub use recall::*;
 pub use retention::*;
 pub use search::*;
 pub use sqlite::{

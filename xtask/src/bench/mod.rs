@@ -17,6 +17,7 @@ mod open;
 mod plan;
 mod programs;
 mod pty;
+mod recall;
 mod search;
 mod server;
 mod sessions;
@@ -51,6 +52,7 @@ const BENCHMARKS: &[Benchmark] = &[
     sessions::TREE,
     plan::BENCHMARK,
     search::BENCHMARK,
+    recall::BENCHMARK,
     answers::BENCHMARK,
     shared::BENCHMARK,
     files::BENCHMARK,

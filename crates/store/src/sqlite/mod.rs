@@ -29,6 +29,7 @@ mod places;
 mod readers;
 mod reading;
 mod rebuild;
+mod recall;
 mod resolve;
 mod retain;
 mod rows;

@@ -1,0 +1,546 @@
+//! Ranking: what has the rare words of a question first, then what stands beside it and in its session.
+//!
+//! A unit is scored as one text of four columns: its own words, those of the one before (half), of the one after (a quarter)
+//! and of its date (half), by BM25. To that comes the BM25 of its session. Each is scaled by its best before they are added.
+
+use std::collections::{HashMap, HashSet};
+
+use quipu_protocol::{NodeId, SessionId};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::super::failure::Outcome;
+use super::super::search::{self, Reader};
+use super::super::vectors::{cosine, packed, vectors};
+use super::super::{places, rows};
+use super::space::{Space, Totals, Unit, Units, frequency, kind, postings, totals};
+use super::{author_number, author_of, notes, words};
+use crate::{
+    MOST_RECALLED, RecallHit, RecallHits, RecallKind, RecallPlace, RecallQuery, RecallSignal,
+};
+
+/// How much the words of the unit before count, of the unit after, and of the date.
+const BEFORE: f32 = 0.5;
+const AFTER: f32 = 0.25;
+const DATE: f32 = 0.5;
+/// How much the session counts beside the unit.
+const GROUP: f32 = 0.5;
+/// How much the vector counts beside the words.
+const VECTOR: f32 = 1.0;
+/// How BM25 weighs repetition and length.
+const REPETITION: f32 = 1.2;
+const LENGTH: f32 = 0.75;
+/// Units that are scored exactly, all of them; of more, those that the words alone rank first.
+const EXACT: usize = 6_000;
+const FIRST: usize = 800;
+/// Postings that are read for one question, of rare words first.
+const READ: u32 = 600_000;
+/// In an index of more units than this, words that one of four has are not read.
+const LARGE: u32 = 20_000;
+/// Of the nearest vectors so many count.
+const NEAREST: usize = 400;
+/// Words of a date.
+const DATE_WORDS: f32 = 3.0;
+
+#[expect(clippy::cast_possible_truncation, reason = "a weight")]
+fn weight(number: f64) -> f32 {
+    number as f32
+}
+
+/// A word of the question and how rare it is.
+struct Word {
+    stem: String,
+    rarity: f32,
+    /// In how many units of each index.
+    units: [u32; 2],
+}
+
+/// A unit that may answer.
+struct Candidate {
+    space: Space,
+    number: u32,
+    unit: Unit,
+    own: f32,
+    group: f32,
+    near: f32,
+}
+
+impl Candidate {
+    fn words(&self, best: (f32, f32)) -> f32 {
+        let of = |value: f32, best: f32| if best > 0.0 { value / best } else { 0.0 };
+        (of(self.own, best.0) + GROUP * of(self.group, best.1)) / (1.0 + GROUP)
+    }
+}
+
+/// Answers a question from what is indexed.
+pub(super) fn find(connection: &Connection, query: &RecallQuery) -> Outcome<RecallHits> {
+    let mut found = RecallHits::default();
+    let last = places::last(connection)?;
+    found.left = super::left(connection)?.unwrap_or(last);
+    let stems = words::of_question(&query.question);
+    found.wordless = stems.is_empty();
+    let wants = |kind: RecallKind| query.kinds.is_empty() || query.kinds.contains(&kind);
+    let mut spaces = Vec::new();
+    let sessions = [RecallKind::User, RecallKind::Assistant, RecallKind::Summary];
+    if sessions.into_iter().any(wants) && Space::Sessions.exists(connection)? {
+        spaces.push(Space::Sessions);
+    }
+    if wants(RecallKind::Note) && !query.memories.is_empty() && Space::Notes.exists(connection)? {
+        spaces.push(Space::Notes);
+    }
+    let mut sums = [Totals::default(); 2];
+    for space in &spaces {
+        sums[slot(*space)] = totals(connection, *space)?;
+    }
+    let words = rarity(connection, &spaces, &sums, &stems)?;
+    let mut candidates = Vec::new();
+    for space in spaces {
+        let totals = sums[slot(space)];
+        if totals.units > 0 {
+            let scope = Scope::of(connection, query, space, totals)?;
+            Ranking { connection, query, space, totals, words: &words, scope }.rank(&mut candidates)?;
+        }
+    }
+    candidates.retain(|candidate| candidate.own > 0.0 || candidate.near > 0.0);
+    found.hits = hits(connection, query, &stems, candidates)?;
+    Ok(found)
+}
+
+fn slot(space: Space) -> usize {
+    match space {
+        Space::Sessions => 0,
+        Space::Notes => 1,
+    }
+}
+
+/// The words of the question that are worth reading, the rarest first.
+fn rarity(
+    connection: &Connection,
+    spaces: &[Space],
+    sums: &[Totals; 2],
+    stems: &[String],
+) -> Outcome<Vec<Word>> {
+    let all: u32 = sums.iter().map(|totals| totals.units).sum();
+    let mut words = Vec::new();
+    for stem in stems {
+        let mut units = [0; 2];
+        for space in spaces {
+            units[slot(*space)] = frequency(connection, *space, stem)?;
+        }
+        let count = units[0].saturating_add(units[1]);
+        if count > 0 {
+            let (count, all) = (f64::from(count), f64::from(all));
+            let rarity = weight((1.0 + (all - count + 0.5).max(0.5) / (count + 0.5)).ln());
+            words.push(Word { stem: stem.clone(), rarity, units });
+        }
+    }
+    words.sort_by_key(|word| word.units[0].saturating_add(word.units[1]));
+    let mut read = 0_u32;
+    let mut kept = 0;
+    words.retain(|word| {
+        let count = word.units[0].saturating_add(word.units[1]);
+        let keep = kept == 0 || read.saturating_add(count) <= READ && (all <= LARGE || count <= all / 4);
+        if keep {
+            read = read.saturating_add(count);
+            kept += 1;
+        }
+        keep
+    });
+    Ok(words)
+}
+
+/// Which units may be shown.
+struct Scope {
+    /// Sessions or files; `None` for all.
+    groups: Option<HashSet<u32>>,
+    /// From one unit to another, in order: none of these groups has one elsewhere.
+    ranges: Vec<(u32, u32)>,
+    kinds: Vec<u8>,
+    authors: Vec<u8>,
+    since: u32,
+    until: u32,
+}
+
+impl Scope {
+    fn of(connection: &Connection, query: &RecallQuery, space: Space, totals: Totals) -> Outcome<Self> {
+        let groups = match (space, &query.projects) {
+            (Space::Sessions, None) => None,
+            (Space::Sessions, Some(projects)) => Some(sessions_below(connection, projects)?),
+            (Space::Notes, _) => Some(notes::files(connection, &query.memories)?),
+        };
+        let mut ranges = vec![(1, totals.units)];
+        if let Some(groups) = &groups {
+            ranges.clear();
+            let sql = format!("SELECT first, last FROM {}_group WHERE num = ?1", space.table());
+            let mut statement = connection.prepare_cached(&sql)?;
+            for group in groups {
+                let range = statement.query_row([group], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+                ranges.extend(range);
+            }
+            ranges.sort_unstable();
+            let mut joined: Vec<(u32, u32)> = Vec::new();
+            for (first, last) in ranges {
+                match joined.last_mut() {
+                    Some(open) if first <= open.1.saturating_add(1) => open.1 = open.1.max(last),
+                    _ => joined.push((first, last)),
+                }
+            }
+            ranges = joined;
+        }
+        let kinds = query.kinds.iter().map(|kind| kind_number(*kind)).collect();
+        let seconds = |at: Option<i64>, none: u32| at.map_or(none, super::seconds);
+        Ok(Self {
+            groups: groups.map(|groups| groups.into_iter().collect()),
+            ranges,
+            kinds,
+            authors: query.authors.iter().map(|author| author_number(*author)).collect(),
+            since: seconds(query.since, 0),
+            until: seconds(query.until, u32::MAX),
+        })
+    }
+
+    /// Whether a unit can be in one of the groups.
+    fn may_hold(&self, number: u32) -> bool {
+        let at = self.ranges.partition_point(|(_, last)| *last < number);
+        self.ranges.get(at).is_some_and(|(first, _)| *first <= number)
+    }
+
+    fn holds(&self, unit: &Unit) -> bool {
+        unit.kind != kind::GONE
+            && (self.kinds.is_empty() || self.kinds.contains(&unit.kind))
+            && (self.authors.is_empty() || self.authors.contains(&unit.author))
+            && unit.at >= self.since
+            && (self.until == u32::MAX || unit.at < self.until)
+            && self.groups.as_ref().is_none_or(|groups| groups.contains(&unit.group))
+    }
+}
+
+fn kind_number(kind: RecallKind) -> u8 {
+    match kind {
+        RecallKind::User => kind::USER,
+        RecallKind::Assistant => kind::ASSISTANT,
+        RecallKind::Summary => kind::SUMMARY,
+        RecallKind::Note => kind::NOTE,
+    }
+}
+
+fn sessions_below(connection: &Connection, projects: &[String]) -> Outcome<Vec<u32>> {
+    let mut found = Vec::new();
+    let mut statement = connection.prepare_cached(
+        "SELECT num FROM quipu_x_session WHERE project = ?1 OR (project >= ?2 AND project < ?3)",
+    )?;
+    for project in projects {
+        let project = project.strip_suffix('/').unwrap_or(project);
+        // The character after the slash ends the range.
+        let (below, end) = (format!("{project}/"), format!("{project}0"));
+        let exact = if project.is_empty() { "/" } else { project };
+        for number in statement.query_map(params![exact, below, end], |row| row.get::<_, i64>(0))? {
+            found.extend(u32::try_from(number?).ok());
+        }
+    }
+    Ok(found)
+}
+
+struct Ranking<'a> {
+    connection: &'a Connection,
+    query: &'a RecallQuery,
+    space: Space,
+    totals: Totals,
+    words: &'a [Word],
+    scope: Scope,
+}
+
+type Postings = Vec<(u32, u32, bool)>;
+
+impl Ranking<'_> {
+    fn rank(&self, candidates: &mut Vec<Candidate>) -> Outcome<()> {
+        let mut lists: Vec<(&Word, Postings)> = Vec::new();
+        for word in self.words.iter().filter(|word| word.units[slot(self.space)] > 0) {
+            lists.push((word, postings(self.connection, self.space, &word.stem)?));
+        }
+        let count = usize::try_from(self.totals.units).unwrap_or(usize::MAX).saturating_add(2);
+        let (mut rough, mut touched) = (vec![0.0_f32; count], Vec::new());
+        for (word, list) in &lists {
+            for (unit, times, dated) in list {
+                let at = *unit as usize;
+                if at >= count || !self.scope.may_hold(*unit) {
+                    continue;
+                }
+                if rough[at] == 0.0 {
+                    touched.push(*unit);
+                }
+                let times = *times as f32 + if *dated { DATE } else { 0.0 };
+                rough[at] += word.rarity * times * (REPETITION + 1.0) / (times + REPETITION);
+            }
+        }
+        let mut units = Units::new(self.connection, self.space);
+        let near = self.nearest(&mut units)?;
+        let wanted = self.query.limit.clamp(1, MOST_RECALLED);
+        let mut most = if touched.len() <= EXACT { touched.len() } else { FIRST };
+        loop {
+            if most < touched.len() {
+                touched.select_nth_unstable_by(most, |a, b| {
+                    rough[*b as usize].total_cmp(&rough[*a as usize]).then(a.cmp(b))
+                });
+            }
+            let first = &touched[..most.min(touched.len())];
+            let scored = self.score(&mut units, &lists, first, &near, count)?;
+            if scored.len() >= wanted || most >= touched.len() {
+                candidates.extend(scored);
+                return Ok(());
+            }
+            // Other conditions let few of them pass.
+            most = most.saturating_mul(8);
+        }
+    }
+
+    /// The exact scores of these units, of those beside them and of those with near vectors.
+    fn score(
+        &self,
+        units: &mut Units<'_>,
+        lists: &[(&Word, Postings)],
+        first: &[u32],
+        near: &HashMap<u32, f32>,
+        count: usize,
+    ) -> Outcome<Vec<Candidate>> {
+        let mut place = vec![0_u32; count];
+        let mut taken: Vec<(u32, Unit)> = Vec::new();
+        for number in first.iter().chain(near.keys()) {
+            let unit = units.get(*number)?;
+            for number in [*number, unit.before, unit.after] {
+                if number > 0 && (number as usize) < count && place[number as usize] == 0 {
+                    taken.push((number, units.get(number)?));
+                    place[number as usize] = u32::try_from(taken.len()).unwrap_or(0);
+                }
+            }
+        }
+        let length = self.lengths(units, &taken)?;
+        let mut own = vec![0.0_f32; taken.len()];
+        let mut weights = vec![0.0_f32; taken.len()];
+        let mut groups: HashMap<u32, f32> = HashMap::new();
+        let group_words = self.group_words(&taken)?;
+        let sessions = f64::from(u32::try_from(self.totals.groups).unwrap_or(u32::MAX)).max(1.0);
+        let average = weight(self.totals.words.max(1) as f64 / sessions);
+        for (word, list) in lists {
+            let mut changed: Vec<usize> = Vec::new();
+            let mut times_of: HashMap<u32, (f32, bool)> = HashMap::new();
+            for (number, times, dated) in list {
+                let Some(at) = place.get(*number as usize).and_then(|at| at.checked_sub(1)) else { continue };
+                let unit = taken[at as usize].1;
+                let times = *times as f32;
+                let mut add = |number: u32, weight: f32| {
+                    let Some(at) = place.get(number as usize).and_then(|at| at.checked_sub(1)) else { return };
+                    if number > 0 && weight > 0.0 {
+                        if weights[at as usize] == 0.0 {
+                            changed.push(at as usize);
+                        }
+                        weights[at as usize] += weight;
+                    }
+                };
+                add(*number, times + if *dated { DATE } else { 0.0 });
+                add(unit.after, BEFORE * times);
+                add(unit.before, AFTER * times);
+                let of_group = times_of.entry(unit.group).or_default();
+                of_group.0 += times;
+                of_group.1 |= dated;
+            }
+            for at in changed {
+                let times = std::mem::take(&mut weights[at]);
+                own[at] += word.rarity * times * (REPETITION + 1.0) / (times + REPETITION * length[at]);
+            }
+            let has = f64::from(u32::try_from(times_of.len()).unwrap_or(u32::MAX));
+            let rarity = weight((1.0 + (sessions - has + 0.5).max(0.5) / (has + 0.5)).ln());
+            for (group, (times, dated)) in times_of {
+                let times = times + if dated { 1.0 } else { 0.0 };
+                let words = group_words.get(&group).copied().unwrap_or(average);
+                let length = 1.0 - LENGTH + LENGTH * words / average.max(1.0);
+                *groups.entry(group).or_default() +=
+                    rarity * times * (REPETITION + 1.0) / (times + REPETITION * length);
+            }
+        }
+        let candidates = taken.into_iter().zip(own).filter(|((number, unit), _)| {
+            self.scope.may_hold(*number) && self.scope.holds(unit)
+        });
+        Ok(candidates
+            .map(|((number, unit), own)| Candidate {
+                space: self.space,
+                number,
+                unit,
+                own,
+                group: if own > 0.0 { groups.get(&unit.group).copied().unwrap_or(0.0) } else { 0.0 },
+                near: near.get(&number).copied().unwrap_or(0.0),
+            })
+            .collect())
+    }
+
+    /// How long each unit is with those beside it, as BM25 weighs it.
+    fn lengths(&self, units: &mut Units<'_>, taken: &[(u32, Unit)]) -> Outcome<Vec<f32>> {
+        let all = f64::from(self.totals.units).max(1.0);
+        let mean = weight(self.totals.words.max(1) as f64 / all);
+        let average = 3.0 * mean + DATE_WORDS;
+        let mut lengths = Vec::with_capacity(taken.len());
+        for (_, unit) in taken {
+            let mut words = unit.words as f32 + DATE_WORDS;
+            for beside in [unit.before, unit.after] {
+                if beside > 0 {
+                    words += units.get(beside)?.words as f32;
+                }
+            }
+            lengths.push(1.0 - LENGTH + LENGTH * words / average);
+        }
+        Ok(lengths)
+    }
+
+    fn group_words(&self, taken: &[(u32, Unit)]) -> Outcome<HashMap<u32, f32>> {
+        let sql = format!("SELECT words FROM {}_group WHERE num = ?1", self.space.table());
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let mut found = HashMap::new();
+        for (_, unit) in taken {
+            if let std::collections::hash_map::Entry::Vacant(place) = found.entry(unit.group) {
+                let words: Option<f64> = statement.query_row([unit.group], |row| row.get(0)).optional()?;
+                place.insert(weight(words.unwrap_or(0.0)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The units whose vectors are nearest to that of the question, with how near: 1 for the nearest.
+    fn nearest(&self, units: &mut Units<'_>) -> Outcome<HashMap<u32, f32>> {
+        let Some(wanted) = &self.query.vector else { return Ok(HashMap::new()) };
+        let bytes = packed(&wanted.vector);
+        let mut near: Vec<(f32, u32)> = Vec::new();
+        let mut take = |row: u32, vector: &[u8]| {
+            if vector.len() == bytes.len() {
+                near.push((weight(cosine(vector, &bytes)), row));
+            }
+        };
+        match self.space {
+            Space::Notes => notes::vectors(self.connection, &wanted.model, take)?,
+            Space::Sessions => vectors(self.connection, &wanted.model, &mut |seq, vector| {
+                if let Ok(row) = u32::try_from(seq) {
+                    take(row, vector);
+                }
+            })?,
+        }
+        near.retain(|(cosine, _)| *cosine > 0.0);
+        near.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+        let mut found = HashMap::new();
+        for (cosine, row) in near {
+            let number = match self.space {
+                Space::Notes => Some(row),
+                Space::Sessions => units.of_row(i64::from(row))?,
+            };
+            if let Some(number) = number
+                && self.scope.may_hold(number)
+                && self.scope.holds(&units.get(number)?)
+            {
+                found.insert(number, cosine);
+                if found.len() >= NEAREST {
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The best candidates, as they are shown.
+fn hits(
+    connection: &Connection,
+    query: &RecallQuery,
+    stems: &[String],
+    candidates: Vec<Candidate>,
+) -> Outcome<Vec<RecallHit>> {
+    let best = |of: fn(&Candidate) -> f32| candidates.iter().map(of).fold(0.0_f32, f32::max);
+    let words = (best(|candidate| candidate.own), best(|candidate| candidate.group));
+    let top = candidates.iter().map(|candidate| candidate.words(words)).fold(0.0_f32, f32::max);
+    let near = best(|candidate| candidate.near);
+    let score = |candidate: &Candidate| {
+        let by_words = if top > 0.0 { candidate.words(words) / top } else { 0.0 };
+        let by_vector = if near > 0.0 { candidate.near / near } else { 0.0 };
+        if query.vector.is_some() { (by_words + VECTOR * by_vector) / (1.0 + VECTOR) } else { by_words }
+    };
+    let mut ranked: Vec<(f32, Candidate)> =
+        candidates.into_iter().map(|candidate| (score(&candidate), candidate)).collect();
+    // Of equal ones that of the session that began first, in its order.
+    ranked.sort_by(|(a, one), (b, other)| {
+        b.total_cmp(a).then(slot(other.space).cmp(&slot(one.space))).then(one.number.cmp(&other.number))
+    });
+    let limit = query.limit.min(MOST_RECALLED);
+    let mut reader = Reader::new(connection);
+    let mut sessions: HashMap<u32, Option<SessionId>> = HashMap::new();
+    let mut shown: HashSet<(i64, String)> = HashSet::new();
+    let mut hits = Vec::new();
+    for (score, candidate) in ranked {
+        if hits.len() >= limit {
+            break;
+        }
+        let unit = candidate.unit;
+        let place = match candidate.space {
+            Space::Notes => notes::place(connection, candidate.number)?
+                .filter(|place| query.memories.contains(&place.memory))
+                .map(|place| RecallPlace::Note {
+                    memory: place.memory,
+                    path: place.path,
+                    first: place.lines.0,
+                    last: place.lines.1,
+                }),
+            Space::Sessions => {
+                node_place(connection, &mut reader, &mut sessions, &mut shown, stems, &unit)?
+            }
+        };
+        let Some(place) = place else { continue };
+        let by = match (candidate.own > 0.0, candidate.near > 0.0) {
+            (true, false) => RecallSignal::Words,
+            (false, _) => RecallSignal::Semantic,
+            (true, true) => RecallSignal::Both,
+        };
+        let kind = match unit.kind {
+            kind::USER => RecallKind::User,
+            kind::ASSISTANT => RecallKind::Assistant,
+            kind::SUMMARY => RecallKind::Summary,
+            _ => RecallKind::Note,
+        };
+        let at = i64::from(unit.at) * 1_000;
+        hits.push(RecallHit { place, kind, author: author_of(unit.author), at, score: f64::from(score), by });
+    }
+    Ok(hits)
+}
+
+/// A node that still stands, unless the same was shown in another session.
+fn node_place(
+    connection: &Connection,
+    reader: &mut Reader<'_>,
+    sessions: &mut HashMap<u32, Option<SessionId>>,
+    shown: &mut HashSet<(i64, String)>,
+    stems: &[String],
+    unit: &Unit,
+) -> Outcome<Option<RecallPlace>> {
+    let Some(node) = rows::node_at(connection, i64::from(unit.seq))? else { return Ok(None) };
+    let session = (unit.group > 0).then_some(unit.group);
+    if !search::stands(connection, session.map(i64::from), &node.id)? {
+        return Ok(None);
+    }
+    if let Some(id) = &node.record.external_id
+        && !shown.insert((node.record.timestamp, id.clone()))
+    {
+        return Ok(None);
+    }
+    let id = match session {
+        None => None,
+        Some(number) => match sessions.get(&number) {
+            Some(known) => known.clone(),
+            None => {
+                let mut statement =
+                    connection.prepare_cached("SELECT id FROM quipu_x_session WHERE num = ?1")?;
+                let id: Option<String> = statement.query_row([number], |row| row.get(0)).optional()?;
+                let id = id.map(SessionId::from);
+                sessions.insert(number, id.clone());
+                id
+            }
+        },
+    };
+    let text = reader.said(&node)?;
+    let excerpt = search::excerpt_of(&text, stems, &|word| super::stem::stem(word));
+    let node_id: NodeId = node.id;
+    Ok(Some(RecallPlace::Node { node: node_id, external_id: node.record.external_id, session: id, excerpt }))
+}
