@@ -1,5 +1,6 @@
 //! Recall: nodes and notes that answer a question, best first.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{AuthorClass, NodeId, SessionId, UnixMs};
@@ -31,19 +32,20 @@ pub struct RecallQuery {
     pub kinds: Vec<RecallKind>,
     /// Only of these authors; empty for all.
     pub authors: Vec<AuthorClass>,
-    /// A second signal beside the words.
-    pub vector: Option<RecallVector>,
     /// At most so many hits; at most [`MOST_RECALLED`].
     pub limit: usize,
 }
 
-/// The question as a vector.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RecallVector {
-    /// The model that made it.
-    pub model: String,
-    /// The vector.
-    pub vector: Vec<f32>,
+/// Vectors of words: the second signal beside the words themselves. That of a text is their sum, each as much as it is rare.
+pub trait WordVectors: Send + Sync + 'static {
+    /// What makes the vectors, on one line. Vectors of another id are not compared with these.
+    fn id(&self) -> &str;
+
+    /// How many numbers a vector has.
+    fn width(&self) -> usize;
+
+    /// The vector of a word; empty where nothing is known of it.
+    fn word(&self, word: &str) -> Arc<[f32]>;
 }
 
 /// What was found.
@@ -184,24 +186,22 @@ pub struct NoteChunk {
     pub at: UnixMs,
     /// Who wrote it.
     pub author: AuthorClass,
-    /// Its vector, and the model that made it.
-    pub vector: Option<RecallVector>,
 }
 
 /// An index of what was said, for questions. It is derived, and made when it is first asked for: a store that is never asked
 /// has no part of it.
 pub trait RecallIndex: Send + Sync + 'static {
-    /// Indexes what is new for about so long; how many nodes are left then.
+    /// Indexes what is new for about so long, with vectors where something makes them; how many nodes and vectors are left then.
     ///
     /// # Errors
     /// `Full`, `Busy`, `Corrupt`, `Io`.
-    fn index_recall(&self, patience: Duration) -> Fut<'_, u64>;
+    fn index_recall(&self, words: Option<Arc<dyn WordVectors>>, patience: Duration) -> Fut<'_, u64>;
 
-    /// Answers a question from what is indexed.
+    /// Answers a question from what is indexed; by vectors too, where something makes that of the question.
     ///
     /// # Errors
     /// `TooLarge` for a question beyond [`QUESTION_LIMIT`].
-    fn recall(&self, query: RecallQuery) -> Fut<'_, RecallHits>;
+    fn recall(&self, query: RecallQuery, words: Option<Arc<dyn WordVectors>>) -> Fut<'_, RecallHits>;
 
     /// The files of a memory that are indexed.
     fn indexed_notes<'a>(&'a self, memory: &'a str) -> Fut<'a, Vec<IndexedNote>>;
@@ -210,5 +210,10 @@ pub trait RecallIndex: Send + Sync + 'static {
     ///
     /// # Errors
     /// `ReadOnly`, `Full`, `Busy`.
-    fn put_notes<'a>(&'a self, memory: &'a str, changes: Vec<NoteChange>) -> Fut<'a, ()>;
+    fn put_notes<'a>(
+        &'a self,
+        memory: &'a str,
+        changes: Vec<NoteChange>,
+        words: Option<Arc<dyn WordVectors>>,
+    ) -> Fut<'a, ()>;
 }

@@ -229,23 +229,6 @@ fn nearest(connection: &Connection, query: &SearchQuery, model: &str, vector: &[
     Ok(VectorHits { hits, cut, left })
 }
 
-/// Calls `take` with the row and the vector of each node that `model` made one for.
-pub(super) fn vectors(
-    connection: &Connection,
-    model: &str,
-    take: &mut dyn FnMut(i64, &[u8]),
-) -> Outcome<()> {
-    if done(connection, model)?.is_none() {
-        return Ok(());
-    }
-    let mut statement = connection.prepare_cached("SELECT seq, bytes FROM quipu_x_vector")?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
-        take(row.get(0)?, row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?);
-    }
-    Ok(())
-}
-
 impl Vectors for SqliteStore {
     fn without_vectors<'a>(&'a self, model: &'a str, most: usize) -> Fut<'a, EmbeddingBatch> {
         let model = model.to_owned();

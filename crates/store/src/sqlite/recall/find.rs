@@ -10,12 +10,13 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::super::failure::Outcome;
 use super::super::search::{self, Reader};
-use super::super::vectors::{cosine, packed, vectors};
+use super::super::vectors::{cosine, packed};
 use super::super::{places, rows};
 use super::space::{Space, Totals, Unit, Units, frequency, kind, postings, totals};
+use super::vectors::{Weights, each};
 use super::{author_number, author_of, notes, words};
 use crate::{
-    MOST_RECALLED, RecallHit, RecallHits, RecallKind, RecallPlace, RecallQuery, RecallSignal,
+    MOST_RECALLED, RecallHit, RecallHits, RecallKind, RecallPlace, RecallQuery, RecallSignal, WordVectors,
 };
 
 /// How much the words of the unit before count, of the unit after, and of the date.
@@ -24,8 +25,10 @@ const AFTER: f32 = 0.25;
 const DATE: f32 = 0.5;
 /// How much the session counts beside the unit.
 const GROUP: f32 = 0.5;
-/// How much the vector counts beside the words.
-const VECTOR: f32 = 1.0;
+/// How much the best vector of a session counts for all of it.
+const GROUP_VECTOR: f32 = 0.3;
+/// How much less vectors count where one unit has all words of the question.
+const KNOWN: f32 = 0.9;
 /// How BM25 weighs repetition and length.
 const REPETITION: f32 = 1.2;
 const LENGTH: f32 = 0.75;
@@ -36,13 +39,14 @@ const FIRST: usize = 800;
 const READ: u32 = 600_000;
 /// In an index of more units than this, words that one of four has are not read.
 const LARGE: u32 = 20_000;
-/// Of the nearest vectors so many count.
-const NEAREST: usize = 400;
+/// Units whose vectors are nearest that are looked at, and of which nearness counts.
+const NEAREST: usize = 2_000;
+const NEAR: usize = 200;
 /// Words of a date.
 const DATE_WORDS: f32 = 3.0;
 
 #[expect(clippy::cast_possible_truncation, reason = "a weight")]
-fn weight(number: f64) -> f32 {
+pub(super) fn weight(number: f64) -> f32 {
     number as f32
 }
 
@@ -61,6 +65,8 @@ struct Candidate {
     unit: Unit,
     own: f32,
     group: f32,
+    /// The words of the question that it or a unit beside it has, as much as they are rare.
+    mass: f32,
     near: f32,
 }
 
@@ -72,7 +78,11 @@ impl Candidate {
 }
 
 /// Answers a question from what is indexed.
-pub(super) fn find(connection: &Connection, query: &RecallQuery) -> Outcome<RecallHits> {
+pub(super) fn find(
+    connection: &Connection,
+    query: &RecallQuery,
+    vectors: Option<&dyn WordVectors>,
+) -> Outcome<RecallHits> {
     let mut found = RecallHits::default();
     let last = places::last(connection)?;
     found.left = super::left(connection)?.unwrap_or(last);
@@ -91,17 +101,27 @@ pub(super) fn find(connection: &Connection, query: &RecallQuery) -> Outcome<Reca
     for space in &spaces {
         sums[slot(*space)] = totals(connection, *space)?;
     }
-    let words = rarity(connection, &spaces, &sums, &stems)?;
+    let (words, mass) = rarity(connection, &spaces, &sums, &stems)?;
+    let vector = match vectors {
+        None => None,
+        Some(vectors) => {
+            let vector = Weights::new(connection)?.vector(vectors, &query.question)?;
+            Some((vectors, packed(&vector)))
+        }
+    };
     let mut candidates = Vec::new();
     for space in spaces {
         let totals = sums[slot(space)];
         if totals.units > 0 {
             let scope = Scope::of(connection, query, space, totals)?;
-            Ranking { connection, query, space, totals, words: &words, scope }.rank(&mut candidates)?;
+            let vector = vector.as_ref().map(|(vectors, bytes)| (*vectors, bytes.as_slice()));
+            let ranking = Ranking { connection, query, space, totals, words: &words, scope, vector };
+            ranking.rank(&mut candidates)?;
         }
     }
     candidates.retain(|candidate| candidate.own > 0.0 || candidate.near > 0.0);
-    found.hits = hits(connection, query, &stems, candidates)?;
+    let ranked = ranked(candidates, mass, vector.is_some());
+    found.hits = hits(connection, query, &stems, ranked)?;
     Ok(found)
 }
 
@@ -112,24 +132,25 @@ fn slot(space: Space) -> usize {
     }
 }
 
-/// The words of the question that are worth reading, the rarest first.
+/// The words of the question that are worth reading, the rarest first, and how rare all of them are together.
 fn rarity(
     connection: &Connection,
     spaces: &[Space],
     sums: &[Totals; 2],
     stems: &[String],
-) -> Outcome<Vec<Word>> {
+) -> Outcome<(Vec<Word>, f32)> {
     let all: u32 = sums.iter().map(|totals| totals.units).sum();
-    let mut words = Vec::new();
+    let (mut words, mut mass) = (Vec::new(), 0.0);
     for stem in stems {
         let mut units = [0; 2];
         for space in spaces {
             units[slot(*space)] = frequency(connection, *space, stem)?;
         }
         let count = units[0].saturating_add(units[1]);
+        let (number, all) = (f64::from(count), f64::from(all));
+        let rarity = weight((1.0 + (all - number + 0.5).max(0.5) / (number + 0.5)).ln());
+        mass += rarity;
         if count > 0 {
-            let (count, all) = (f64::from(count), f64::from(all));
-            let rarity = weight((1.0 + (all - count + 0.5).max(0.5) / (count + 0.5)).ln());
             words.push(Word { stem: stem.clone(), rarity, units });
         }
     }
@@ -145,7 +166,7 @@ fn rarity(
         }
         keep
     });
-    Ok(words)
+    Ok((words, mass))
 }
 
 /// Which units may be shown.
@@ -247,6 +268,8 @@ struct Ranking<'a> {
     totals: Totals,
     words: &'a [Word],
     scope: Scope,
+    /// What makes vectors, and that of the question.
+    vector: Option<(&'a dyn WordVectors, &'a [u8])>,
 }
 
 type Postings = Vec<(u32, u32, bool)>;
@@ -316,6 +339,7 @@ impl Ranking<'_> {
         let length = self.lengths(units, &taken)?;
         let mut own = vec![0.0_f32; taken.len()];
         let mut weights = vec![0.0_f32; taken.len()];
+        let mut mass = vec![0.0_f32; taken.len()];
         let mut groups: HashMap<u32, f32> = HashMap::new();
         let group_words = self.group_words(&taken)?;
         let sessions = f64::from(u32::try_from(self.totals.groups).unwrap_or(u32::MAX)).max(1.0);
@@ -345,6 +369,7 @@ impl Ranking<'_> {
             }
             for at in changed {
                 let times = std::mem::take(&mut weights[at]);
+                mass[at] += word.rarity;
                 own[at] += word.rarity * times * (REPETITION + 1.0) / (times + REPETITION * length[at]);
             }
             let has = f64::from(u32::try_from(times_of.len()).unwrap_or(u32::MAX));
@@ -357,15 +382,16 @@ impl Ranking<'_> {
                     rarity * times * (REPETITION + 1.0) / (times + REPETITION * length);
             }
         }
-        let candidates = taken.into_iter().zip(own).filter(|((number, unit), _)| {
+        let candidates = taken.into_iter().zip(own).zip(mass).filter(|(((number, unit), _), _)| {
             self.scope.may_hold(*number) && self.scope.holds(unit)
         });
         Ok(candidates
-            .map(|((number, unit), own)| Candidate {
+            .map(|(((number, unit), own), mass)| Candidate {
                 space: self.space,
                 number,
                 unit,
                 own,
+                mass,
                 group: if own > 0.0 { groups.get(&unit.group).copied().unwrap_or(0.0) } else { 0.0 },
                 near: near.get(&number).copied().unwrap_or(0.0),
             })
@@ -403,39 +429,41 @@ impl Ranking<'_> {
         Ok(found)
     }
 
-    /// The units whose vectors are nearest to that of the question, with how near: 1 for the nearest.
+    /// The units whose vectors, with those beside them, are nearest to that of the question, and how near.
     fn nearest(&self, units: &mut Units<'_>) -> Outcome<HashMap<u32, f32>> {
-        let Some(wanted) = &self.query.vector else { return Ok(HashMap::new()) };
-        let bytes = packed(&wanted.vector);
-        let mut near: Vec<(f32, u32)> = Vec::new();
-        let mut take = |row: u32, vector: &[u8]| {
-            if vector.len() == bytes.len() {
-                near.push((weight(cosine(vector, &bytes)), row));
+        let Some((vectors, wanted)) = self.vector.filter(|(_, bytes)| !bytes.is_empty()) else {
+            return Ok(HashMap::new());
+        };
+        let count = usize::try_from(self.totals.units).unwrap_or(usize::MAX).saturating_add(2);
+        let (mut alone, mut near) = (vec![0.0_f32; count], Vec::new());
+        let take = |unit: u32, vector: &[u8]| {
+            let Some(place) = alone.get_mut(unit as usize) else { return };
+            *place = weight(cosine(vector, wanted));
+            if *place > 0.0 && self.scope.may_hold(unit) {
+                near.push(unit);
             }
         };
         match self.space {
-            Space::Notes => notes::vectors(self.connection, &wanted.model, take)?,
-            Space::Sessions => vectors(self.connection, &wanted.model, &mut |seq, vector| {
-                if let Ok(row) = u32::try_from(seq) {
-                    take(row, vector);
-                }
-            })?,
+            Space::Notes => notes::vectors(self.connection, vectors.id(), take)?,
+            Space::Sessions => each(self.connection, vectors, take)?,
         }
-        near.retain(|(cosine, _)| *cosine > 0.0);
-        near.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+        if near.len() > NEAREST {
+            near.select_nth_unstable_by(NEAREST, |a, b| {
+                alone[*b as usize].total_cmp(&alone[*a as usize]).then(a.cmp(b))
+            });
+            near.truncate(NEAREST);
+        }
+        let of = |unit: u32| alone.get(unit as usize).copied().unwrap_or(0.0);
         let mut found = HashMap::new();
-        for (cosine, row) in near {
-            let number = match self.space {
-                Space::Notes => Some(row),
-                Space::Sessions => units.of_row(i64::from(row))?,
-            };
-            if let Some(number) = number
-                && self.scope.may_hold(number)
-                && self.scope.holds(&units.get(number)?)
-            {
-                found.insert(number, cosine);
-                if found.len() >= NEAREST {
-                    break;
+        for number in near {
+            let unit = units.get(number)?;
+            for number in [number, unit.before, unit.after] {
+                if number == 0 || found.contains_key(&number) {
+                    continue;
+                }
+                let unit = units.get(number)?;
+                if self.scope.holds(&unit) {
+                    found.insert(number, of(number) + BEFORE * of(unit.before) + AFTER * of(unit.after));
                 }
             }
         }
@@ -443,28 +471,52 @@ impl Ranking<'_> {
     }
 }
 
+/// The candidates with their scores, the best first. `mass` is how rare all words of the question are together.
+fn ranked(mut candidates: Vec<Candidate>, mass: f32, with_vectors: bool) -> Vec<(f32, Candidate)> {
+    let best = |of: fn(&Candidate) -> f32| candidates.iter().map(of).fold(0.0_f32, f32::max);
+    let words = (best(|candidate| candidate.own), best(|candidate| candidate.group));
+    let first = candidates.iter().max_by(|a, b| a.words(words).total_cmp(&b.words(words)));
+    let top = first.map_or(0.0, |first| first.words(words));
+    // How much of the question its words answer: where they answer little, vectors have to.
+    let known = first.map_or(0.0, |first| if mass > 0.0 { (first.mass / mass).min(1.0) } else { 0.0 });
+    let mut nearness: Vec<f32> = candidates.iter().map(|candidate| candidate.near).collect();
+    nearness.sort_by(|a, b| b.total_cmp(a));
+    let most = nearness.first().copied().unwrap_or(0.0);
+    let least = nearness.get(NEAR.min(nearness.len().saturating_sub(1))).copied().unwrap_or(0.0);
+    let mut groups: HashMap<(usize, u32), f32> = HashMap::new();
+    for candidate in &mut candidates {
+        candidate.near = if most > least { ((candidate.near - least) / (most - least)).max(0.0) } else { 0.0 };
+        let group = groups.entry((slot(candidate.space), candidate.unit.group)).or_default();
+        *group = group.max(candidate.near);
+    }
+    let score = |candidate: &Candidate| {
+        let by_words = if top > 0.0 && candidate.own > 0.0 { candidate.words(words) / top } else { 0.0 };
+        if !with_vectors {
+            return by_words;
+        }
+        let group = groups.get(&(slot(candidate.space), candidate.unit.group)).copied().unwrap_or(0.0);
+        known * known * by_words + (1.0 - KNOWN * known) * candidate.near + GROUP_VECTOR * group
+    };
+    let mut ranked: Vec<(f32, Candidate)> =
+        candidates.into_iter().map(|candidate| (score(&candidate), candidate)).collect();
+    // Of equal ones notes come first, then what was said first.
+    ranked.sort_by(|(a, one), (b, other)| {
+        b.total_cmp(a).then(slot(other.space).cmp(&slot(one.space))).then(one.number.cmp(&other.number))
+    });
+    let top = ranked.first().map_or(0.0, |(score, _)| *score).max(f32::MIN_POSITIVE);
+    for (score, _) in &mut ranked {
+        *score /= top;
+    }
+    ranked
+}
+
 /// The best candidates, as they are shown.
 fn hits(
     connection: &Connection,
     query: &RecallQuery,
     stems: &[String],
-    candidates: Vec<Candidate>,
+    ranked: Vec<(f32, Candidate)>,
 ) -> Outcome<Vec<RecallHit>> {
-    let best = |of: fn(&Candidate) -> f32| candidates.iter().map(of).fold(0.0_f32, f32::max);
-    let words = (best(|candidate| candidate.own), best(|candidate| candidate.group));
-    let top = candidates.iter().map(|candidate| candidate.words(words)).fold(0.0_f32, f32::max);
-    let near = best(|candidate| candidate.near);
-    let score = |candidate: &Candidate| {
-        let by_words = if top > 0.0 { candidate.words(words) / top } else { 0.0 };
-        let by_vector = if near > 0.0 { candidate.near / near } else { 0.0 };
-        if query.vector.is_some() { (by_words + VECTOR * by_vector) / (1.0 + VECTOR) } else { by_words }
-    };
-    let mut ranked: Vec<(f32, Candidate)> =
-        candidates.into_iter().map(|candidate| (score(&candidate), candidate)).collect();
-    // Of equal ones that of the session that began first, in its order.
-    ranked.sort_by(|(a, one), (b, other)| {
-        b.total_cmp(a).then(slot(other.space).cmp(&slot(one.space))).then(one.number.cmp(&other.number))
-    });
     let limit = query.limit.min(MOST_RECALLED);
     let mut reader = Reader::new(connection);
     let mut sessions: HashMap<u32, Option<SessionId>> = HashMap::new();

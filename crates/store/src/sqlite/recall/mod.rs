@@ -7,9 +7,11 @@ mod find;
 mod notes;
 mod space;
 mod stem;
+mod vectors;
 mod words;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quipu_dag::Node;
@@ -23,7 +25,7 @@ use super::search::Reader;
 use super::{SqliteStore, index, places, rows, search};
 use crate::{
     Durability, Fut, IndexedNote, NoteChange, QUESTION_LIMIT, RecallHits, RecallIndex, RecallQuery, StoreError,
-    VECTOR_TEXT,
+    VECTOR_TEXT, WordVectors,
 };
 
 /// Nodes of one transaction, and bytes of their text: about a tenth of a second.
@@ -41,14 +43,19 @@ const NODES: &str = "x.session, x.parent, n.rowid FROM nodes n LEFT JOIN quipu_x
 
 /// Drops the index, of sessions and of notes.
 pub(super) fn reset(connection: &Connection) -> Outcome<()> {
-    Space::Sessions.reset(connection)?;
+    reset_sessions(connection)?;
     notes::reset(connection)
+}
+
+fn reset_sessions(connection: &Connection) -> Outcome<()> {
+    Space::Sessions.reset(connection)?;
+    vectors::reset(connection)
 }
 
 /// A node was placed that came before: what is indexed may lack its session.
 pub(super) fn placed_late(connection: &Connection, seq: i64) -> Outcome<()> {
     if Space::Sessions.exists(connection)? && seq <= totals(connection, Space::Sessions)?.seq {
-        Space::Sessions.reset(connection)?;
+        reset_sessions(connection)?;
         Space::Sessions.create(connection)?;
     }
     Ok(())
@@ -74,7 +81,7 @@ pub(super) fn advance(connection: &Connection, step: (usize, usize)) -> Outcome<
     let from = adder.totals.seq;
     if from > until {
         // The rows were numbered anew.
-        Space::Sessions.reset(connection)?;
+        reset_sessions(connection)?;
         Space::Sessions.create(connection)?;
         return Ok(true);
     }
@@ -269,20 +276,40 @@ fn begin_or_advance(connection: &Connection) -> Outcome<bool> {
 }
 
 impl SqliteStore {
-    async fn index_recall_for(&self, patience: Duration) -> Result<u64, StoreError> {
-        let backlog = |connection: &Connection| -> Outcome<u64> {
-            Ok(left(connection)?.map_or(places::last(connection)?, |left| left))
+    async fn index_recall_for(
+        &self,
+        words: Option<Arc<dyn WordVectors>>,
+        patience: Duration,
+    ) -> Result<u64, StoreError> {
+        let backlog = {
+            let words = words.clone();
+            move || {
+                let words = words.clone();
+                move |connection: &Connection| -> Outcome<(u64, u64)> {
+                    let nodes = match left(connection)? {
+                        Some(left) => left,
+                        None => places::last(connection)?,
+                    };
+                    let vectors = words.as_deref().map_or(Ok(0), |words| vectors::left(connection, words))?;
+                    Ok((nodes, u64::from(vectors)))
+                }
+            }
         };
-        let before = self.read(backlog).await?;
-        if before == 0 || self.is_read_only() {
-            return Ok(if self.is_read_only() { before } else { 0 });
+        let (nodes, units) = self.read(backlog()).await?;
+        if nodes + units == 0 || self.is_read_only() {
+            return Ok(nodes + units);
         }
         let began = Instant::now();
         let done = async {
             loop {
-                let step = |connection: &Connection| {
+                let words = words.clone();
+                let step = move |connection: &Connection| {
                     index::place_first(connection, super::INDEX_BATCH)?;
-                    begin_or_advance(connection)
+                    let more = begin_or_advance(connection)?;
+                    match words.as_deref().filter(|_| !more) {
+                        Some(words) => vectors::advance(connection, words),
+                        None => Ok(more),
+                    }
                 };
                 if !self.work(Durability::Process, step).await? || began.elapsed() >= patience {
                     return Ok(());
@@ -290,24 +317,27 @@ impl SqliteStore {
             }
         };
         match done.await {
-            Ok(()) | Err(StoreError::Busy { .. }) => self.read(backlog).await,
+            Ok(()) | Err(StoreError::Busy { .. }) => {
+                let (nodes, units) = self.read(backlog()).await?;
+                Ok(nodes + units)
+            }
             Err(error) => Err(error),
         }
     }
 }
 
 impl RecallIndex for SqliteStore {
-    fn index_recall(&self, patience: Duration) -> Fut<'_, u64> {
-        Box::pin(self.index_recall_for(patience))
+    fn index_recall(&self, words: Option<Arc<dyn WordVectors>>, patience: Duration) -> Fut<'_, u64> {
+        Box::pin(self.index_recall_for(words, patience))
     }
 
-    fn recall(&self, query: RecallQuery) -> Fut<'_, RecallHits> {
+    fn recall(&self, query: RecallQuery, words: Option<Arc<dyn WordVectors>>) -> Fut<'_, RecallHits> {
         Box::pin(async move {
             if query.question.len() > QUESTION_LIMIT {
                 let (size, limit) = (query.question.len() as u64, QUESTION_LIMIT as u64);
                 return Err(StoreError::TooLarge { what: "a question".to_owned(), size, limit });
             }
-            self.read(move |connection| find::find(connection, &query)).await
+            self.read(move |connection| find::find(connection, &query, words.as_deref())).await
         })
     }
 
@@ -316,13 +346,18 @@ impl RecallIndex for SqliteStore {
         Box::pin(self.read(move |connection| notes::indexed(connection, &memory)))
     }
 
-    fn put_notes<'a>(&'a self, memory: &'a str, changes: Vec<NoteChange>) -> Fut<'a, ()> {
+    fn put_notes<'a>(
+        &'a self,
+        memory: &'a str,
+        changes: Vec<NoteChange>,
+        words: Option<Arc<dyn WordVectors>>,
+    ) -> Fut<'a, ()> {
         let memory = memory.to_owned();
         Box::pin(self.work(Durability::Process, move |connection| {
-            match notes::put(connection, &memory, &changes) {
+            match notes::put(connection, &memory, &changes, words.as_deref()) {
                 Err(failure @ Failure::Sql(_)) if search::is_damage(&failure) => {
                     notes::reset(connection)?;
-                    notes::put(connection, &memory, &changes)
+                    notes::put(connection, &memory, &changes, words.as_deref())
                 }
                 other => other,
             }

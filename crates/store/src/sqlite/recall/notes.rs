@@ -5,8 +5,9 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::super::failure::Outcome;
 use super::super::vectors::packed;
 use super::space::{Adder, Space, Unit, kind, totals};
+use super::vectors::Weights;
 use super::{author_number, seconds};
-use crate::{IndexedNote, NOTE_CHUNK, NoteChange, NoteChunk};
+use crate::{IndexedNote, NOTE_CHUNK, NoteChange, NoteChunk, WordVectors};
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS quipu_x_note_file (id INTEGER PRIMARY KEY AUTOINCREMENT, memory TEXT NOT NULL, path TEXT NOT NULL, stamp TEXT NOT NULL,
@@ -35,7 +36,12 @@ pub(super) fn indexed(connection: &Connection, memory: &str) -> Outcome<Vec<Inde
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn put(connection: &Connection, memory: &str, changes: &[NoteChange]) -> Outcome<()> {
+pub(super) fn put(
+    connection: &Connection,
+    memory: &str,
+    changes: &[NoteChange],
+    words: Option<&dyn WordVectors>,
+) -> Outcome<()> {
     if Space::Notes.exists(connection)? {
         let live: u32 =
             connection.query_row("SELECT count(*) FROM quipu_x_note_chunk", [], |row| row.get(0))?;
@@ -47,10 +53,14 @@ pub(super) fn put(connection: &Connection, memory: &str, changes: &[NoteChange])
     Space::Notes.create(connection)?;
     connection.execute_batch(TABLES)?;
     let mut adder = Adder::new(connection, Space::Notes)?;
+    let mut weights = Weights::new(connection)?;
     for change in changes {
         remove(connection, &mut adder, memory, &change.path)?;
         if let Some(chunks) = &change.chunks {
-            add(connection, &mut adder, memory, change, chunks)?;
+            let file = add(connection, &mut adder, memory, change, chunks)?;
+            if let Some(words) = words {
+                add_vectors(connection, &mut weights, words, file, chunks)?;
+            }
         }
     }
     adder.finish()
@@ -83,7 +93,7 @@ fn add(
     memory: &str,
     change: &NoteChange,
     chunks: &[NoteChunk],
-) -> Outcome<()> {
+) -> Outcome<u32> {
     let file: u32 = connection
         .prepare_cached("INSERT INTO quipu_x_note_file (memory, path, stamp) VALUES (?1, ?2, ?3) RETURNING id")?
         .query_row([memory, &change.path, &change.stamp], |row| row.get(0))?;
@@ -100,19 +110,29 @@ fn add(
         };
         let text = &chunk.text[..chunk.text.floor_char_boundary(NOTE_CHUNK)];
         before = adder.add(unit, text, chunk.at)?;
-        let vector = chunk.vector.as_ref();
         connection
-            .prepare_cached(
-                "INSERT INTO quipu_x_note_chunk (unit, file, first, last, model, vector) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )?
-            .execute(params![
-                before,
-                file,
-                chunk.first,
-                chunk.last,
-                vector.map(|vector| &vector.model),
-                vector.map(|vector| packed(&vector.vector)),
-            ])?;
+            .prepare_cached("INSERT INTO quipu_x_note_chunk (unit, file, first, last) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![before, file, chunk.first, chunk.last])?;
+    }
+    Ok(file)
+}
+
+/// The vectors of the chunks of a file, which were added in this order.
+fn add_vectors(
+    connection: &Connection,
+    weights: &mut Weights<'_>,
+    words: &dyn WordVectors,
+    file: u32,
+    chunks: &[NoteChunk],
+) -> Outcome<()> {
+    let mut statement =
+        connection.prepare_cached("SELECT unit FROM quipu_x_note_chunk WHERE file = ?1 ORDER BY unit")?;
+    let units: Vec<u32> = statement.query_map([file], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let mut put =
+        connection.prepare_cached("UPDATE quipu_x_note_chunk SET model = ?2, vector = ?3 WHERE unit = ?1")?;
+    for (unit, chunk) in units.into_iter().zip(chunks) {
+        let vector = weights.vector(words, &chunk.text)?;
+        put.execute(params![unit, words.id(), packed(&vector)])?;
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ const MONTHS: [&str; 12] = [
     "november", "december",
 ];
 
-fn is_stop(word: &str) -> bool {
+pub(super) fn is_stop(word: &str) -> bool {
     STOP.split(' ').any(|stop| stop == word)
 }
 

@@ -1,0 +1,68 @@
+//! The search over memories and sessions, as the user's files set it up.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use quipu_memory::notes::Notebook;
+use quipu_memory::search::{MemoryNotes, MemorySearch};
+use quipu_memory::{MemoryError, MemoryHome};
+use quipu_seal::Sealer;
+use quipu_store::Graph;
+
+use crate::{Failure, Home};
+
+/// The search over the sessions of a store and the memories that are open in a directory, with the second signal where
+/// `search.semantic` names a model on this machine: no text leaves it.
+///
+/// # Errors
+/// Where the choices of memories, or the model, cannot be read.
+pub fn memory_search(
+    home: &Home,
+    store: &Arc<dyn Graph>,
+    sealer: &Arc<Sealer>,
+    cwd: &Path,
+) -> Result<MemorySearch, Failure> {
+    let memories = MemoryHome::new(&home.dir);
+    let places = memories.open(cwd).map_err(failure)?;
+    let books = places
+        .into_iter()
+        .map(|place| Notebook::new(&memories, place, store.clone(), sealer.clone()))
+        .collect();
+    let search = MemorySearch::new(store.clone(), books, sealer.clone());
+    let config = home.config();
+    let Some(settings) = config.semantic.as_ref().filter(|_| config.problem_of("search.semantic").is_none()) else {
+        return Ok(search);
+    };
+    let embedder = home.settings().embedder(settings);
+    match embedder {
+        Ok(embedder) if embedder.is_local() => Ok(search.with_embedder(embedder)),
+        // Questions of models are not sent to a server that a person set up for their own.
+        Ok(_) => Ok(search),
+        Err(error) => Err(Failure::request(format!("the second signal cannot be used: {error}"))),
+    }
+}
+
+/// The tools of memory for a directory; `None` where memory is off there.
+///
+/// # Errors
+/// As [`memory_search`].
+pub fn memory_notes(
+    home: &Home,
+    store: &Arc<dyn Graph>,
+    sealer: &Arc<Sealer>,
+    cwd: &Path,
+) -> Result<Option<MemoryNotes>, Failure> {
+    let search = memory_search(home, store, sealer, cwd)?;
+    if search.books().is_empty() {
+        return Ok(None);
+    }
+    let projects = vec![cwd.to_string_lossy().into_owned()];
+    Ok(Some(MemoryNotes::new(search, store.clone(), Some(projects))))
+}
+
+fn failure(error: MemoryError) -> Failure {
+    match error {
+        MemoryError::Store(error) => error.into(),
+        other => Failure::request(other.to_string()),
+    }
+}
