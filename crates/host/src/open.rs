@@ -79,6 +79,10 @@ struct SessionPlan {
 /// # Errors
 /// [`FailureKind::Asks`](crate::FailureKind::Asks) when something has to be answered first; else why it cannot be opened.
 pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, Failure> {
+    if request.cwd.is_some() && matches!(request.which, SessionTarget::New | SessionTarget::Newest) {
+        return Err(Failure::request("a working directory was given, but no session to continue in it")
+            .advise(Advice::NameForDirectory));
+    }
     let here = &*request.here;
     let store: Arc<dyn Graph> = if request.in_memory {
         match &request.memory {
@@ -109,10 +113,6 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
         (None, Some(begun)) => (begun.row.take(), None),
         (None, None) => (chosen_session(home, &*store, request).await?, None),
     };
-    if request.cwd.is_some() && matches!(request.which, SessionTarget::New | SessionTarget::Newest) {
-        return Err(Failure::request("a working directory was given, but no session to continue in it")
-            .advise(Advice::NameForDirectory));
-    }
     // In another directory it goes on as a session of its own, which says so.
     let moved = match (&request.cwd, &resumed) {
         (Some(dir), Some(row)) if Path::new(&row.cwd) == *dir => None,

@@ -5,8 +5,20 @@
 
 mod author;
 mod citation;
+pub mod context;
+mod error;
+pub mod files;
+mod forgotten;
+mod home;
+mod lock;
+pub mod notes;
 mod place;
+mod taint;
 
 pub use author::AuthorClass;
 pub use citation::{Citation, CitationError};
+pub use error::MemoryError;
+pub use forgotten::Forgotten;
+pub use home::{MemoryChoices, MemoryHome, ProjectChoice, project_root};
 pub use place::{MemoryKind, MemoryPlace};
+pub use taint::{class_of_node, class_of_turn};

@@ -2,3 +2,13 @@
 
 #[cfg(test)]
 mod citations;
+#[cfg(test)]
+mod context;
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod notes;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod taint;
