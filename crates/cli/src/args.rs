@@ -211,6 +211,8 @@ pub(crate) enum Cmd {
     Sessions(SessionsArgs),
     /// Search all sessions: messages, tool calls, results, paths.
     Search(SearchArgs),
+    /// Show, correct and forget the notes that sessions read and write; switch memory on and off.
+    Memory(crate::memory::MemoryArgs),
     /// Show what agents did here today: requests, tools, files, cost, outcome.
     Log(LogArgs),
     /// Show which turn wrote each line of a file, and why.

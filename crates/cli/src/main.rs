@@ -37,6 +37,8 @@ mod log;
 mod login;
 mod mcp;
 mod mcp_serve;
+mod memory;
+mod memory_search;
 mod merge;
 mod meters;
 mod models;
@@ -161,6 +163,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Demo(args)) => demo::run(args).await,
         Some(Cmd::Sessions(args)) => sessions::run(args).await,
         Some(Cmd::Search(args)) => search::run(args).await,
+        Some(Cmd::Memory(args)) => memory::run(args).await,
         Some(Cmd::Log(args)) => log::run(args).await,
         Some(Cmd::Blame(args)) => blame::run(args).await,
         Some(Cmd::Open(args)) => open::run(args).await,

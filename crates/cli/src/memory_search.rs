@@ -132,9 +132,6 @@ pub(crate) async fn run(args: &MemorySearchArgs) -> Result<(), Failure> {
     if answer.left > 0 {
         note(format!("The newest {} nodes are not indexed yet and were not searched.", answer.left));
     }
-    if let Some(why) = answer.without_semantic {
-        note(format!("Searched by words alone: {}", printable(&why)));
-    }
     Ok(())
 }
 

@@ -32,6 +32,7 @@ mod keys;
 mod listing;
 mod login;
 pub mod mcp;
+mod memory_search;
 mod mentions;
 mod missing_cwd;
 mod model;
@@ -87,6 +88,7 @@ pub use login::{
     LoginMethod, LoginOffer, ProviderLogin, RestrictionConsent, agent_login, begin_login, login_offer,
     login_offers, use_agent_login,
 };
+pub use memory_search::{memory_notes, memory_search};
 pub use mentions::{Mentions, ResourceSuggestion, names_resource};
 pub use missing_cwd::MissingDirectories;
 pub use model::model_of;

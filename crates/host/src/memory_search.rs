@@ -6,6 +6,7 @@ use std::sync::Arc;
 use quipu_memory::notes::Notebook;
 use quipu_memory::search::{MemoryNotes, MemorySearch};
 use quipu_memory::{MemoryError, MemoryHome};
+use quipu_providers::{EmbedderSettings, StaticModel};
 use quipu_seal::Sealer;
 use quipu_store::Graph;
 
@@ -28,17 +29,16 @@ pub fn memory_search(
         .into_iter()
         .map(|place| Notebook::new(&memories, place, store.clone(), sealer.clone()))
         .collect();
-    let search = MemorySearch::new(store.clone(), books, sealer.clone());
+    let search = MemorySearch::new(memories, store.clone(), books, sealer.clone());
     let config = home.config();
-    let Some(settings) = config.semantic.as_ref().filter(|_| config.problem_of("search.semantic").is_none()) else {
-        return Ok(search);
-    };
-    let embedder = home.settings().embedder(settings);
-    match embedder {
-        Ok(embedder) if embedder.is_local() => Ok(search.with_embedder(embedder)),
-        // Questions of models are not sent to a server that a person set up for their own.
-        Ok(_) => Ok(search),
-        Err(error) => Err(Failure::request(format!("the second signal cannot be used: {error}"))),
+    match &config.semantic {
+        // Only a model of this machine: no question is sent to a server.
+        Some(EmbedderSettings::Path(path)) if config.problem_of("search.semantic").is_none() => {
+            let model = StaticModel::open(&home.dir.join(path))
+                .map_err(|error| Failure::request(format!("search.semantic.path: {error}")))?;
+            Ok(search.with_model(model))
+        }
+        Some(_) | None => Ok(search),
     }
 }
 

@@ -3,26 +3,26 @@
 mod chunks;
 mod notes;
 mod tools;
+mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu::{SemanticError, index_semantic};
 use quipu_protocol::{NodeId, SessionId, UnixMs};
-use quipu_providers::Embedder;
+use quipu_providers::StaticModel;
 use quipu_seal::Sealer;
 use quipu_store::{
-    Graph, RecallHits, RecallKind, RecallPlace, RecallQuery, RecallSignal, RecallVector, StoreError,
+    Graph, MOST_RECALLED, RecallHits, RecallKind, RecallPlace, RecallQuery, RecallSignal, StoreError, WordVectors,
 };
 
 pub use self::tools::{MemoryNotes, MemoryTools, memory_tool_names};
 use crate::notes::Notebook;
-use crate::{AuthorClass, Citation, MemoryPlace};
+use crate::{AuthorClass, Citation, Forgotten, MemoryError, MemoryHome, MemoryPlace};
 
 /// How long a search indexes what is new before it answers from what is indexed.
 const PATIENCE: Duration = Duration::from_millis(1_000);
-/// The same for vectors.
-const VECTOR_PATIENCE: Duration = Duration::from_millis(100);
+/// Hits that are read beyond those that are asked for: some may have been forgotten.
+const SPARE: usize = 20;
 /// Characters of a snippet at most.
 const SNIPPET: usize = 700;
 
@@ -32,7 +32,8 @@ pub struct MemorySearch {
     store: Arc<dyn Graph>,
     books: Vec<Notebook>,
     sealer: Arc<Sealer>,
-    embedder: Option<Arc<dyn Embedder>>,
+    home: MemoryHome,
+    words: Option<Arc<dyn WordVectors>>,
 }
 
 /// What is asked.
@@ -61,8 +62,6 @@ pub struct MemoryAnswer {
     pub hits: Vec<MemoryHit>,
     /// Nodes that are not indexed yet.
     pub left: u64,
-    /// Why the second signal was left out, where one is set up.
-    pub without_semantic: Option<String>,
 }
 
 /// A place that may answer the question.
@@ -114,19 +113,22 @@ pub enum MemorySearchError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// What was forgotten cannot be read, so nothing is shown.
+    #[error(transparent)]
+    Forgotten(MemoryError),
 }
 
 impl MemorySearch {
-    /// Over the sessions of a store and the notes of these memories.
+    /// Over the sessions of a store and the notes of these memories, all of this home.
     #[must_use]
-    pub fn new(store: Arc<dyn Graph>, books: Vec<Notebook>, sealer: Arc<Sealer>) -> Self {
-        Self { store, books, sealer, embedder: None }
+    pub fn new(home: MemoryHome, store: Arc<dyn Graph>, books: Vec<Notebook>, sealer: Arc<Sealer>) -> Self {
+        Self { store, books, sealer, home, words: None }
     }
 
-    /// With a second signal: vectors of this model.
+    /// With a second signal: the words of this model.
     #[must_use]
-    pub fn with_embedder(self, embedder: Arc<dyn Embedder>) -> Self {
-        Self { embedder: Some(embedder), ..self }
+    pub fn with_model(self, model: StaticModel) -> Self {
+        Self { words: Some(Arc::new(words::ModelWords::new(model))), ..self }
     }
 
     /// The memories whose notes are searched.
@@ -143,21 +145,14 @@ impl MemorySearch {
         let index = self.store.recall_index().ok_or(MemorySearchError::NoIndex)?;
         let mut before = u64::MAX;
         loop {
-            let left = index.index_recall(Duration::from_millis(250)).await?;
+            let left = index.index_recall(self.words.clone(), Duration::from_millis(250)).await?;
             if left == 0 || left >= before {
                 break;
             }
             before = left;
             tell(left);
         }
-        self.index_notes().await?;
-        if let (Some(embedder), Some(vectors)) = (&self.embedder, self.store.vectors()) {
-            match index_semantic(vectors, &**embedder, &self.sealer, None, tell).await {
-                Ok(_) | Err(SemanticError::Model(_)) => {}
-                Err(SemanticError::Store(error)) => return Err(error.into()),
-            }
-        }
-        Ok(())
+        self.index_notes().await
     }
 
     /// Indexes the notes that changed.
@@ -167,7 +162,7 @@ impl MemorySearch {
     pub async fn index_notes(&self) -> Result<(), MemorySearchError> {
         let index = self.store.recall_index().ok_or(MemorySearchError::NoIndex)?;
         for book in &self.books {
-            notes::index(index, book, self.embedder.as_deref(), &self.sealer).await?;
+            notes::index(index, book, self.words.as_ref(), &self.sealer).await?;
         }
         Ok(())
     }
@@ -183,7 +178,7 @@ impl MemorySearch {
             if wanted { self.index_notes().await } else { Ok(()) }
         };
         let nodes = async {
-            match index.index_recall(PATIENCE).await {
+            match index.index_recall(self.words.clone(), PATIENCE).await {
                 // What is indexed is searched all the same.
                 Ok(_) | Err(StoreError::ReadOnly { .. } | StoreError::Full { .. }) => Ok(()),
                 Err(error) => Err(MemorySearchError::from(error)),
@@ -197,10 +192,6 @@ impl MemorySearch {
         }
         // The store knows secrets by their placeholders only.
         let text = self.sealer.seal(&question.text).into_owned();
-        let (vector, without_semantic) = match self.vector(&text).await {
-            Ok(vector) => (vector, None),
-            Err(why) => (None, Some(why)),
-        };
         let query = RecallQuery {
             question: text,
             projects: question.projects.clone(),
@@ -209,14 +200,18 @@ impl MemorySearch {
             until: question.until,
             kinds: question.kinds.clone(),
             authors: question.authors.iter().map(|author| notes::stored_author(*author)).collect(),
-            vector,
-            limit: question.limit,
+            limit: question.limit.saturating_add(SPARE).min(MOST_RECALLED),
         };
-        let RecallHits { hits, left, wordless: _ } = index.recall(query).await?;
-        let mut answer = MemoryAnswer { hits: Vec::new(), left, without_semantic };
+        let RecallHits { hits, left, wordless: _ } = index.recall(query, self.words.clone()).await?;
+        let forgotten = Forgotten::read(&self.home).map_err(MemorySearchError::Forgotten)?;
+        let mut answer = MemoryAnswer { hits: Vec::new(), left };
         let mut files = notes::NoteReader::new(&self.books);
         for hit in hits {
+            if answer.hits.len() >= question.limit {
+                break;
+            }
             let (place, snippet) = match hit.place {
+                RecallPlace::Node { node, .. } if forgotten.hides_node(&node) => continue,
                 RecallPlace::Node { node, external_id, session, excerpt } => {
                     (HitPlace::Node { node, external_id, session }, excerpt)
                 }
@@ -227,6 +222,9 @@ impl MemorySearch {
                     (HitPlace::Note { memory, citation }, snippet)
                 }
             };
+            if snippet.lines().any(|line| forgotten.hides_line(line)) {
+                continue;
+            }
             answer.hits.push(MemoryHit {
                 place,
                 snippet,
@@ -238,19 +236,6 @@ impl MemorySearch {
             });
         }
         Ok(answer)
-    }
-
-    /// The vector of a question, once what is new has vectors, as far as there is time; why there is none.
-    async fn vector(&self, text: &str) -> Result<Option<RecallVector>, String> {
-        let (Some(embedder), Some(vectors)) = (&self.embedder, self.store.vectors()) else { return Ok(None) };
-        let indexed = index_semantic(vectors, &**embedder, &self.sealer, Some(VECTOR_PATIENCE), |_| ()).await;
-        match indexed {
-            Ok(_) | Err(SemanticError::Store(_)) => {}
-            Err(SemanticError::Model(error)) => return Err(error.to_string()),
-        }
-        let made = embedder.embed(&[text.to_owned()]).await.map_err(|error| error.to_string())?;
-        let vector = made.vectors.into_iter().next();
-        Ok(vector.map(|vector| RecallVector { model: embedder.id().to_owned(), vector }))
     }
 }
 

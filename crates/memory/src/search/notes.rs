@@ -1,12 +1,12 @@
 //! The notes of a memory in the index: what changed since, and what the lines of a hit say.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use quipu_protocol::AuthorClass as StoredAuthor;
-use quipu_providers::Embedder;
 use quipu_seal::Sealer;
-use quipu_store::{NoteChange, NoteChunk, RecallIndex, RecallVector};
+use quipu_store::{NoteChange, NoteChunk, RecallIndex, WordVectors};
 
 use super::chunks::{Chunk, chunks};
 use super::{MemorySearchError, shortened};
@@ -45,7 +45,7 @@ pub(super) fn author(stored: StoredAuthor) -> AuthorClass {
 pub(super) async fn index(
     index: &dyn RecallIndex,
     book: &Notebook,
-    embedder: Option<&dyn Embedder>,
+    words: Option<&Arc<dyn WordVectors>>,
     sealer: &Sealer,
 ) -> Result<(), MemorySearchError> {
     let memory = book.place().id.clone();
@@ -58,7 +58,7 @@ pub(super) async fn index(
     let mut known: HashMap<String, String> = known?.into_iter().map(|note| (note.path, note.stamp)).collect();
     let mut changed = Vec::new();
     for file in listed.iter().filter(|file| file.name.as_str() != FileName::DREAMS) {
-        let stamp = stamp(file, embedder);
+        let stamp = stamp(file, words);
         if known.remove(file.name.as_str()).is_none_or(|known| known != stamp) {
             changed.push((file, stamp));
         }
@@ -66,7 +66,7 @@ pub(super) async fn index(
     let gone = known.into_keys().map(|path| NoteChange { path, stamp: String::new(), chunks: None });
     let gone: Vec<NoteChange> = gone.collect();
     if !gone.is_empty() {
-        index.put_notes(&memory, gone).await?;
+        index.put_notes(&memory, gone, None).await?;
     }
     for some in changed.chunks(AT_ONCE) {
         let texts: Vec<Option<FileText>> = some.iter().map(|(file, _)| book.read(&file.name).ok()).collect();
@@ -80,26 +80,20 @@ pub(super) async fn index(
                 Some(text) => {
                     let authors = authors.next().unwrap_or_default();
                     let at = written_at(book.place(), &file.name);
-                    let mut found: Vec<NoteChunk> = chunks(&text.text)
-                        .into_iter()
-                        .map(|chunk| note_chunk(chunk, text, &authors, at, sealer))
-                        .collect();
-                    if let Some(embedder) = embedder {
-                        add_vectors(&mut found, embedder).await;
-                    }
-                    Some(found)
+                    let found = chunks(&text.text).into_iter();
+                    Some(found.map(|chunk| note_chunk(chunk, text, &authors, at, sealer)).collect())
                 }
             };
             changes.push(NoteChange { path: file.name.as_str().to_owned(), stamp: stamp.clone(), chunks });
         }
-        index.put_notes(&memory, changes).await?;
+        index.put_notes(&memory, changes, words.cloned()).await?;
     }
     Ok(())
 }
 
 /// What tells that a file has to be indexed again.
-fn stamp(file: &ListedFile, embedder: Option<&dyn Embedder>) -> String {
-    let model = embedder.map_or("", |embedder| embedder.id());
+fn stamp(file: &ListedFile, words: Option<&Arc<dyn WordVectors>>) -> String {
+    let model = words.map_or("", |words| words.id());
     format!("{} {model}", file.stamp.text())
 }
 
@@ -118,16 +112,6 @@ fn note_chunk(chunk: Chunk, text: &FileText, authors: &[LineAuthor], at: i64, se
         text: sealer.seal(&chunk.text).into_owned(),
         at,
         author: stored_author(class),
-        vector: None,
-    }
-}
-
-async fn add_vectors(found: &mut [NoteChunk], embedder: &dyn Embedder) {
-    let texts: Vec<String> = found.iter().map(|chunk| chunk.text.clone()).collect();
-    // Without vectors the words are found all the same.
-    let Ok(made) = embedder.embed(&texts).await else { return };
-    for (chunk, vector) in found.iter_mut().zip(made.vectors) {
-        chunk.vector = Some(RecallVector { model: embedder.id().to_owned(), vector });
     }
 }
 

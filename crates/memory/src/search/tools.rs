@@ -146,9 +146,6 @@ impl MemoryNotes {
                 if answer.left > 0 {
                     found["unindexed"] = answer.left.into();
                 }
-                if let Some(why) = answer.without_semantic {
-                    found["withoutSemantic"] = why.into();
-                }
                 found
             }
             Err(error) => unavailable(&error.to_string(), "Go on without memory, or try search_history."),
