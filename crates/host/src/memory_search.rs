@@ -60,6 +60,11 @@ pub fn memory_notes(
     Ok(Some(MemoryNotes::new(search, store.clone(), Some(projects))))
 }
 
+/// Whether memories are open in a directory.
+pub fn is_memory_on(home: &Home, cwd: &Path) -> bool {
+    MemoryHome::new(&home.dir).open(cwd).is_ok_and(|places| !places.is_empty())
+}
+
 fn failure(error: MemoryError) -> Failure {
     match error {
         MemoryError::Store(error) => error.into(),

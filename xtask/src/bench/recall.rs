@@ -44,7 +44,6 @@ struct Corpus {
 }
 
 struct Session {
-    name: String,
     /// Milliseconds since 1970.
     at: i64,
     turns: Vec<Turn>,
@@ -339,7 +338,7 @@ fn locomo(text: &str) -> Result<Vec<Corpus>> {
                 Turn { id: said("dia_id").to_owned(), is_user: turn["speaker"].as_str() == first, text }
             });
             let at = spoken_date(date).with_context(|| format!("not a date: {date}"))?;
-            sessions.push(Session { name: format!("session {n}"), at, turns: turns.collect() });
+            sessions.push(Session { at, turns: turns.collect() });
         }
         let strings = |value: &Value| -> BTreeSet<String> {
             value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -386,7 +385,7 @@ fn own() -> Result<Corpus> {
             is_user: n % 2 == 1,
             text: turn.as_str().unwrap_or_default().to_owned(),
         });
-        let session = Session { at: days(year, month, day) * 86_400_000, turns: turns.collect(), name: name.clone() };
+        let session = Session { at: days(year, month, day) * 86_400_000, turns: turns.collect() };
         for asked in read["questions"].as_array().into_iter().flatten() {
             let text = asked["q"].as_str().context("a question has no text")?.to_owned();
             let gold: BTreeSet<String> = asked["turns"]
@@ -416,8 +415,8 @@ mod tests {
     fn own_set_has_200_questions_about_turns_that_exist() {
         let own = own().unwrap_or_else(|error| panic!("{error:#}"));
         assert!(own.questions.len() >= 200, "{}", own.questions.len());
-        let names: BTreeSet<&str> = own.sessions.iter().map(|session| session.name.as_str()).collect();
-        assert_eq!(names.len(), own.sessions.len());
+        let turns = || own.sessions.iter().flat_map(|session| &session.turns);
+        assert_eq!(turns().map(|turn| turn.id.as_str()).collect::<BTreeSet<_>>().len(), turns().count());
         let texts: BTreeSet<&str> = own.questions.iter().map(|question| question.text.as_str()).collect();
         assert_eq!(texts.len(), own.questions.len());
     }

@@ -113,6 +113,8 @@ mod mcp_resources;
 #[cfg(test)]
 mod mcp_server;
 #[cfg(test)]
+mod memory_search;
+#[cfg(test)]
 mod merge;
 #[cfg(test)]
 mod missing_cwd;

@@ -28,6 +28,8 @@ mod model;
 #[cfg(test)]
 mod processes;
 #[cfg(test)]
+mod recall;
+#[cfg(test)]
 mod retain;
 #[cfg(test)]
 mod salvage;

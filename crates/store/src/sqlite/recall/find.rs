@@ -33,15 +33,17 @@ const KNOWN: f32 = 0.9;
 const REPETITION: f32 = 1.2;
 const LENGTH: f32 = 0.75;
 /// Units that are scored exactly, all of them; of more, those that the words alone rank first.
-const EXACT: usize = 6_000;
-const FIRST: usize = 800;
+const EXACT: usize = 2_000;
+const FIRST: usize = 500;
 /// Postings that are read for one question, of rare words first.
-const READ: u32 = 600_000;
+const READ: u32 = 300_000;
 /// In an index of more units than this, words that one of four has are not read.
 const LARGE: u32 = 20_000;
 /// Units whose vectors are nearest that are looked at, and of which nearness counts.
 const NEAREST: usize = 2_000;
 const NEAR: usize = 200;
+/// Steps of scores by which the first ones are told from the others.
+const STEPS: usize = 1_024;
 /// Words of a date.
 const DATE_WORDS: f32 = 3.0;
 
@@ -261,6 +263,26 @@ fn sessions_below(connection: &Connection, projects: &[String]) -> Outcome<Vec<u
     Ok(found)
 }
 
+/// About so many of these units, those with the highest scores, and all that are as good as the last.
+fn first(units: &[u32], scores: &[f32], most: usize) -> Vec<u32> {
+    let score = |unit: &u32| scores.get(*unit as usize).copied().unwrap_or(0.0);
+    let best = units.iter().map(score).fold(0.0_f32, f32::max);
+    if units.len() <= most || best <= 0.0 {
+        return units.to_vec();
+    }
+    // By steps of their scores, in one pass: sorting them would take longer than all the rest.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the number of steps")]
+    let step = |unit: &u32| ((score(unit) / best * (STEPS - 1) as f32) as usize).min(STEPS - 1);
+    let mut counts = [0_usize; STEPS];
+    units.iter().for_each(|unit| counts[step(unit)] += 1);
+    let (mut from, mut count) = (STEPS, 0);
+    while from > 0 && count < most {
+        from -= 1;
+        count += counts[from];
+    }
+    units.iter().filter(|unit| step(unit) >= from).take(most.saturating_mul(4)).copied().collect()
+}
+
 struct Ranking<'a> {
     connection: &'a Connection,
     query: &'a RecallQuery,
@@ -281,7 +303,7 @@ impl Ranking<'_> {
             lists.push((word, postings(self.connection, self.space, &word.stem)?));
         }
         let count = usize::try_from(self.totals.units).unwrap_or(usize::MAX).saturating_add(2);
-        let (mut rough, mut touched) = (vec![0.0_f32; count], Vec::new());
+        let (mut rough, mut touched) = (vec![0.0_f32; count], Vec::<u32>::new());
         for (word, list) in &lists {
             for (unit, times, dated) in list {
                 let at = *unit as usize;
@@ -300,13 +322,8 @@ impl Ranking<'_> {
         let wanted = self.query.limit.clamp(1, MOST_RECALLED);
         let mut most = if touched.len() <= EXACT { touched.len() } else { FIRST };
         loop {
-            if most < touched.len() {
-                touched.select_nth_unstable_by(most, |a, b| {
-                    rough[*b as usize].total_cmp(&rough[*a as usize]).then(a.cmp(b))
-                });
-            }
-            let first = &touched[..most.min(touched.len())];
-            let scored = self.score(&mut units, &lists, first, &near, count)?;
+            let first = first(&touched, &rough, most);
+            let scored = self.score(&mut units, &lists, &first, &near, count)?;
             if scored.len() >= wanted || most >= touched.len() {
                 candidates.extend(scored);
                 return Ok(());
@@ -436,16 +453,18 @@ impl Ranking<'_> {
         };
         let count = usize::try_from(self.totals.units).unwrap_or(usize::MAX).saturating_add(2);
         let (mut alone, mut near) = (vec![0.0_f32; count], Vec::new());
-        let take = |unit: u32, vector: &[u8]| {
+        let mut take = |unit: u32, cosine: f32| {
             let Some(place) = alone.get_mut(unit as usize) else { return };
-            *place = weight(cosine(vector, wanted));
+            *place = cosine;
             if *place > 0.0 && self.scope.may_hold(unit) {
                 near.push(unit);
             }
         };
         match self.space {
-            Space::Notes => notes::vectors(self.connection, vectors.id(), take)?,
-            Space::Sessions => each(self.connection, vectors, take)?,
+            Space::Notes => notes::vectors(self.connection, vectors.id(), |unit, vector| {
+                take(unit, weight(cosine(vector, wanted)));
+            })?,
+            Space::Sessions => each(self.connection, vectors, wanted, take)?,
         }
         if near.len() > NEAREST {
             near.select_nth_unstable_by(NEAREST, |a, b| {

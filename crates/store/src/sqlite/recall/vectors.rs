@@ -22,6 +22,8 @@ CREATE TABLE IF NOT EXISTS quipu_x_recall_vector (block INTEGER PRIMARY KEY, byt
 ";
 /// Units of one block.
 const UNITS: u32 = 64;
+/// Bytes behind a vector for its length.
+const LENGTH: usize = 4;
 /// Units of one transaction.
 const STEP: u32 = 4_096;
 
@@ -75,7 +77,7 @@ pub(super) fn advance(connection: &Connection, words: &dyn WordVectors) -> Outco
         let block = from / UNITS;
         let open: Option<Vec<u8>> = get.query_row([block], |row| row.get(0)).optional()?;
         let mut bytes = open.unwrap_or_default();
-        bytes.resize((from % UNITS) as usize * words.width(), 0);
+        bytes.resize((from % UNITS) as usize * (words.width() + LENGTH), 0);
         while from < to && from / UNITS == block {
             from += 1;
             let unit = units.get(from)?;
@@ -85,9 +87,11 @@ pub(super) fn advance(connection: &Connection, words: &dyn WordVectors) -> Outco
             };
             let vector = weights.vector(words, &text.unwrap_or_default())?;
             let vector = packed(&vector);
+            let length = super::find::weight(f64::from(product(&vector, &vector)).sqrt());
             let end = bytes.len() + words.width();
             bytes.extend(vector);
             bytes.resize(end, 0);
+            bytes.extend(length.to_le_bytes());
         }
         put.execute(params![block, bytes])?;
     }
@@ -97,12 +101,21 @@ pub(super) fn advance(connection: &Connection, words: &dyn WordVectors) -> Outco
     Ok(from < all)
 }
 
-/// Calls `take` with each unit of sessions that has a vector.
+/// How far a vector goes in the direction of another.
+fn product(a: &[u8], b: &[u8]) -> i32 {
+    let number = |byte: &u8| i16::from(i8::from_le_bytes([*byte]));
+    // Products of numbers up to 127 fit into 16 bits, which the compiler makes the most of.
+    a.iter().zip(b).map(|(a, b)| i32::from(number(a) * number(b))).sum()
+}
+
+/// Calls `take` with each unit of sessions that has a vector, and its cosine to this one.
 pub(super) fn each(
     connection: &Connection,
     words: &dyn WordVectors,
-    mut take: impl FnMut(u32, &[u8]),
+    wanted: &[u8],
+    mut take: impl FnMut(u32, f32),
 ) -> Outcome<()> {
+    let of_wanted = f64::from(product(wanted, wanted)).sqrt();
     let count = done(connection, words.id())?;
     if count == 0 {
         return Ok(());
@@ -113,9 +126,12 @@ pub(super) fn each(
     while let Some(row) = rows.next()? {
         let block: u32 = row.get(0)?;
         let bytes = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        for (number, vector) in (block.saturating_mul(UNITS)..).zip(bytes.chunks_exact(words.width().max(1))) {
-            if number < count {
-                take(number + 1, vector);
+        for (number, vector) in (block.saturating_mul(UNITS)..).zip(bytes.chunks_exact(words.width() + LENGTH)) {
+            let Some((vector, length)) = vector.split_at_checked(words.width()) else { continue };
+            let length = length.try_into().map_or(0.0, f32::from_le_bytes);
+            if number < count && length > 0.0 {
+                let cosine = f64::from(product(vector, wanted)) / (f64::from(length) * of_wanted);
+                take(number + 1, super::find::weight(cosine));
             }
         }
     }
