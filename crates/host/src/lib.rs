@@ -32,6 +32,7 @@ mod keys;
 mod listing;
 mod login;
 pub mod mcp;
+pub mod memory;
 mod memory_search;
 mod mentions;
 mod missing_cwd;
@@ -55,6 +56,9 @@ pub mod resources;
 mod rules;
 mod sandbox;
 mod saved;
+mod schedule_tool;
+pub mod schedule_unit;
+mod scheduled_job;
 mod sealers;
 pub mod search;
 mod semantic;
@@ -111,6 +115,9 @@ pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
 pub use saved::SavedPermissions;
+pub use scheduled_job::{
+    JobTarget, PROMPT_LIMIT, PromptWork, SCHEDULED, ScheduledJob, ScheduledJobError, ScheduledWork,
+};
 pub use sealers::{sealed, sealed_json, seals_with};
 pub use search::{FoundItem, FoundItems};
 pub use semantic::{SemanticReport, SemanticSearch};

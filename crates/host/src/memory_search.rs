@@ -3,13 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use quipu_memory::notes::Notebook;
 use quipu_memory::search::{MemoryNotes, MemorySearch};
-use quipu_memory::{MemoryError, MemoryHome};
 use quipu_providers::{EmbedderSettings, StaticModel};
 use quipu_seal::Sealer;
 use quipu_store::Graph;
 
+use crate::memory::{memory_home, memory_places, notebooks};
 use crate::{Failure, Home};
 
 /// The search over the sessions of a store and the memories that are open in a directory, with the second signal where
@@ -23,13 +22,8 @@ pub fn memory_search(
     sealer: &Arc<Sealer>,
     cwd: &Path,
 ) -> Result<MemorySearch, Failure> {
-    let memories = MemoryHome::new(&home.dir);
-    let places = memories.open(cwd).map_err(failure)?;
-    let books = places
-        .into_iter()
-        .map(|place| Notebook::new(&memories, place, store.clone(), sealer.clone()))
-        .collect();
-    let search = MemorySearch::new(memories, store.clone(), books, sealer.clone());
+    let books = notebooks(home, store, sealer, cwd)?;
+    let search = MemorySearch::new(memory_home(home), store.clone(), books, sealer.clone());
     let config = home.config();
     match &config.semantic {
         // Only a model of this machine: no question is sent to a server.
@@ -62,12 +56,5 @@ pub fn memory_notes(
 
 /// Whether memories are open in a directory.
 pub fn is_memory_on(home: &Home, cwd: &Path) -> bool {
-    MemoryHome::new(&home.dir).open(cwd).is_ok_and(|places| !places.is_empty())
-}
-
-fn failure(error: MemoryError) -> Failure {
-    match error {
-        MemoryError::Store(error) => error.into(),
-        other => Failure::request(other.to_string()),
-    }
+    memory_places(home, cwd).is_ok_and(|places| !places.is_empty())
 }

@@ -1,5 +1,6 @@
 //! Search over the notes of the open memories and over every session, for questions as people ask them.
 
+mod active;
 mod chunks;
 mod notes;
 mod tools;

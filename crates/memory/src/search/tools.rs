@@ -41,9 +41,9 @@ pub fn memory_tool_names() -> [&'static str; 3] {
 /// The tools of memory, behind any front.
 #[derive(Clone)]
 pub struct MemoryNotes {
-    search: MemorySearch,
+    pub(super) search: MemorySearch,
     store: Arc<dyn Graph>,
-    projects: Option<Vec<String>>,
+    pub(super) projects: Option<Vec<String>>,
 }
 
 impl MemoryNotes {
