@@ -4,6 +4,7 @@
 //! command line. Nothing here writes to the graph. What is shown is framed as an archive, bounded and in pages.
 
 mod archive;
+mod blames;
 mod commits;
 mod error;
 mod handler;

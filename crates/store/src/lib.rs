@@ -15,6 +15,7 @@ mod local;
 mod moves;
 mod read;
 mod retention;
+mod revision;
 mod search;
 mod sqlite;
 mod upkeep;
@@ -34,6 +35,7 @@ pub use moves::*;
 pub use quipu_dag::NewChunk;
 pub use read::*;
 pub use retention::*;
+pub use revision::*;
 pub use search::*;
 pub use sqlite::{
     Delta, ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue, NodeHint, OpenOptions, OwnerDeathCheck,

@@ -309,7 +309,7 @@ pub(super) fn holds(
     if row.codec != PIECES {
         let base = if row.codec == DELTA { read_header(&row.bytes).map(|(base, ..)| base) } else { None };
         let bytes: Arc<[u8]> = match base.and_then(|base| recent.get(&base)) {
-            Some(base) => apply(id, base.to_vec(), &row)?.into(),
+            Some(base) => apply(id, &base, &row)?.into(),
             None => assemble(connection, id, row)?.into(),
         };
         recent.put(id, &bytes);
@@ -530,7 +530,7 @@ fn read_beside(
 ) -> Outcome<Arc<[u8]>> {
     let base = if row.codec == DELTA { read_header(&row.bytes).map(|(base, ..)| base) } else { None };
     let bytes = match base.and_then(|base| recent.get(&base)) {
-        Some(base) => apply(id, base.to_vec(), &row)?,
+        Some(base) => apply(id, &base, &row)?,
         None => assemble(connection, id, row)?,
     };
     if sha256(&bytes) != id {
@@ -586,23 +586,23 @@ fn assemble(connection: &Connection, id: ChunkId, row: StoredChunk) -> Outcome<V
         _ => return Err(damaged(id, "it uses an encoding that this version does not know")),
     };
     for row in differences.iter().rev() {
-        bytes = apply(id, bytes, row)?;
+        bytes = apply(id, &bytes, row)?;
     }
     Ok(bytes)
 }
 
 /// What a difference makes of its base.
-fn apply(id: ChunkId, mut bytes: Vec<u8>, row: &StoredChunk) -> Outcome<Vec<u8>> {
+fn apply(id: ChunkId, base: &[u8], row: &StoredChunk) -> Outcome<Vec<u8>> {
     let wrong = || damaged(id, "its delta does not match its base");
     let (_, prefix, suffix) = read_header(&row.bytes).ok_or_else(wrong)?;
     let size = narrow(row.size);
     let kept =
-        prefix.checked_add(suffix).filter(|kept| *kept <= bytes.len() && *kept <= size).ok_or_else(wrong)?;
+        prefix.checked_add(suffix).filter(|kept| *kept <= base.len() && *kept <= size).ok_or_else(wrong)?;
     let middle = inflate(&row.bytes[DELTA_HEADER..], size - kept).ok_or_else(wrong)?;
-    let tail = bytes.split_off(bytes.len() - suffix);
-    bytes.truncate(prefix);
+    let mut bytes = Vec::with_capacity(size);
+    bytes.extend_from_slice(&base[..prefix]);
     bytes.extend_from_slice(&middle);
-    bytes.extend_from_slice(&tail);
+    bytes.extend_from_slice(&base[base.len() - suffix..]);
     Ok(bytes)
 }
 

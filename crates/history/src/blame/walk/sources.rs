@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use memchr::memmem;
 use quipu_protocol::{ChunkId, FileState, UnixMs};
 use quipu_store::{CHANGES, FileStep, FileStepQuery, FileSteps, StoreError};
 use quipu_transcript::{FileOpKind, absolute_path, file_ops};
@@ -48,7 +49,6 @@ impl Walk<'_> {
             text.extend_from_slice(self.book.line(*number));
             text.push(b'\n');
         }
-        let Ok(text) = String::from_utf8(text) else { return Ok(None) };
         // Where each text stood, in order.
         let mut places = Vec::new();
         for change in &op.changes {
@@ -56,7 +56,9 @@ impl Walk<'_> {
             if from.is_empty() {
                 return Ok(None);
             }
-            let mut found = text.match_indices(&from).map(|(at, _)| at);
+            // Others that begin within the first would be passed by as well.
+            let finder = memmem::Finder::new(&from);
+            let mut found = finder.find_iter(&text);
             let (Some(at), None) = (found.next(), found.next()) else { return Ok(None) };
             places.push((at, at + from.len(), to));
         }
@@ -72,35 +74,29 @@ impl Walk<'_> {
         while next < places.len() {
             let first = starts.partition_point(|start| *start <= places[next].0).saturating_sub(1);
             let start = starts.get(first).copied().unwrap_or(0);
-            let (mut end, mut after, mut from) = (start, String::new(), start);
+            let (mut end, mut after, mut from) = (start, Vec::new(), start);
             // Places on the same lines go together.
             while next < places.len() && (end == start || places[next].0 < end) {
                 let (begin, stop, to) = &places[next];
-                after.push_str(&text[from..*begin]);
-                after.push_str(to);
+                after.extend_from_slice(&text[from..*begin]);
+                after.extend_from_slice(to.as_bytes());
                 from = *stop;
                 let inside = stop.saturating_sub(1).max(*begin);
-                end = text[inside..].find('\n').map_or(text.len(), |at| inside + at + 1).max(*stop);
+                end = memchr::memchr(b'\n', &text[inside..]).map_or(text.len(), |at| inside + at + 1).max(*stop);
                 next += 1;
             }
-            after.push_str(&text[from..end]);
-            let last = first + text[start..end].matches('\n').count();
-            while line < first {
-                made.push(old[line]);
-                found.push(Some(line));
-                line += 1;
-            }
-            let part = self.book.text(after.as_bytes());
+            after.extend_from_slice(&text[from..end]);
+            let last = first + memchr::memchr_iter(b'\n', &text[start..end]).count();
+            made.extend_from_slice(old.get(line..first).unwrap_or_default());
+            found.extend((line..first).map(Some));
+            let part = self.book.text(&after);
             let inner = self.book.align(&old[first..last.min(old.len())], &part);
             made.extend(part.iter());
             found.extend(inner.into_iter().map(|at| at.map(|at| at + first)));
             line = last;
         }
-        while line < old.len() {
-            made.push(old[line]);
-            found.push(Some(line));
-            line += 1;
-        }
+        made.extend_from_slice(old.get(line..).unwrap_or_default());
+        found.extend((line..old.len()).map(Some));
         Ok((made[..] == new[..]).then_some(found))
     }
 
