@@ -27,6 +27,8 @@ const REPEATED: (usize, usize) = (3, 40);
 const TOGETHER: (usize, usize) = (4, 16);
 /// Bytes of these at most.
 const TOGETHER_BYTES: u64 = 2 << 20;
+/// Answers that are read together.
+const ANSWERS: usize = 64;
 /// States whose lines are held at most: more than are read together, twice.
 const HELD: usize = 48;
 
@@ -158,7 +160,7 @@ impl<'a> Walk<'a> {
         paths: &[String],
         bytes: &[u8],
     ) -> Result<Vec<Attribution>, StoreError> {
-        let text = self.book.next_text(bytes);
+        let text = self.book.next_text(&Arc::from(bytes));
         let content = ChunkId(Sha256::digest(bytes).into());
         self.texts.insert(content, Some(text.clone()));
         let chain = self.chain(paths.to_vec()).await?;
@@ -287,7 +289,15 @@ impl<'a> Walk<'a> {
 
     /// Reads the answers together whose calls made these states.
     async fn answers(&mut self, chain: &Chain, at: usize) -> Result<(), StoreError> {
-        let steps = chain.events.get(..=at).unwrap_or_default().iter().rev().take(self.together);
+        let is_known = |event: &Event| match event {
+            Event::Step(step) => step.answer.is_none_or(|answer| self.entries.contains_key(&answer)),
+            Event::Reported(_) => true,
+        };
+        let steps = chain.events.get(..=at).unwrap_or_default();
+        if steps.iter().rev().take(self.together).all(is_known) {
+            return Ok(());
+        }
+        let steps = steps.iter().rev().take(ANSWERS);
         let mut ids: Vec<NodeId> = steps
             .filter_map(|event| match event {
                 Event::Step(step) => step.answer,
@@ -313,7 +323,7 @@ impl<'a> Walk<'a> {
             return Ok(known.clone());
         }
         let text = match self.store.chunk(content, 0..u64::MAX).await {
-            Ok(bytes) => Some(self.book.next_text(&bytes)),
+            Ok(bytes) => Some(self.book.next_text(&bytes.into())),
             Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => None,
             Err(error) => return Err(error),
         };

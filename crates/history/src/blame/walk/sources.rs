@@ -43,6 +43,11 @@ impl Walk<'_> {
             op.kind == FileOpKind::Edit && chain.paths.contains(&absolute_path(&step.cwd, &op.path))
         });
         let (Some(op), None) = (of_file.next(), of_file.next()) else { return Ok(None) };
+        if let [change] = &op.changes[..]
+            && let Some(found) = self.edited_lines(&change.old, &change.new, old, new)
+        {
+            return Ok(Some(found));
+        }
         let (mut text, mut starts) = (Vec::new(), Vec::with_capacity(old.len()));
         for number in old.iter() {
             starts.push(text.len());
@@ -98,6 +103,38 @@ impl Walk<'_> {
         made.extend_from_slice(old.get(line..).unwrap_or_default());
         found.extend((line..old.len()).map(Some));
         Ok((made[..] == new[..]).then_some(found))
+    }
+
+    /// The same for an edit that put whole lines in the place of others: where it did is where the texts begin to differ.
+    fn edited_lines(&self, from: &str, to: &str, old: &Text, new: &Text) -> Option<Vec<Option<usize>>> {
+        let (from, to) = match (from.strip_suffix('\n'), to.strip_suffix('\n')) {
+            (Some(from), Some(to)) => (from, to),
+            (None, None) => (from, to),
+            _ => return None,
+        };
+        let lines = |text: &'_ str| -> Vec<Vec<u8>> {
+            let lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+            lines.map(|line| line.as_bytes().to_vec()).collect()
+        };
+        let (from, to) = (lines(from), lines(to));
+        let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+        let first = old.iter().zip(new.iter()).take_while(|(a, b)| a == b).count().checked_sub(shared)?;
+        let (old_end, new_end) = (first + from.len(), first + to.len());
+        let stands = |text: &[usize], lines: &[Vec<u8>]| {
+            text.len() == lines.len() && text.iter().zip(lines).all(|(number, line)| self.book.line(*number) == line)
+        };
+        let is_so = stands(old.get(first..old_end)?, &from)
+            && stands(new.get(first..new_end)?, &to)
+            && old[old_end..] == new[new_end..];
+        if !is_so {
+            return None;
+        }
+        let inner = self.book.align(&old[first..old_end], &new[first..new_end]);
+        let mut found: Vec<Option<usize>> = Vec::with_capacity(new.len());
+        found.extend((0..first).map(Some));
+        found.extend(inner.into_iter().map(|at| at.map(|at| at + first)));
+        found.extend((old_end..old.len()).map(Some));
+        Some(found)
     }
 
     /// Lines that stand in the command itself, and the others.
