@@ -296,6 +296,8 @@ class Recorder {
 		try {
 			bytes = statSync(this.manager.getSessionFile()).size;
 		} catch {
+			// The helper tells a file that is gone when it is given something, be it nothing new.
+			if (this.seen) this.stood = undefined;
 			this.seen = undefined;
 			return false;
 		}
@@ -316,6 +318,8 @@ class Recorder {
 		} else if (this.grew(this.manager.getEntries())) {
 			this.outside = true;
 			say(this.ctx, `outside ${this.session}`, "another program writes to the file of this session; what it writes is recorded too, and `tobe` is refused here");
+			this.schedule();
+		} else if (!this.isDone()) {
 			this.schedule();
 		}
 	}
