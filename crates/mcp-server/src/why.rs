@@ -62,7 +62,7 @@ pub(crate) async fn why(
     let mut found = Blame::clone(&known);
     let commits = credit_committed_lines(store, &mut found, &path, &content).await?;
     let ranges = match arguments.line {
-        Some(line) => vec![line - 1..line],
+        Some(line) => std::iter::once(line - 1..line).collect(),
         None => ranges(&found, from - 1),
     };
     let shown_turns = turns(&found, &ranges);
