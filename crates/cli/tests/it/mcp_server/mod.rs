@@ -6,6 +6,7 @@ mod http;
 mod peers;
 mod scope;
 mod trailers;
+mod why;
 
 use quipu_testkit::Answer;
 use serde_json::{Value, json};
