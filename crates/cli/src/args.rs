@@ -292,6 +292,8 @@ pub(crate) enum Cmd {
     Import(ImportArgs),
     /// Export a session for people, for programs, or as a file of another agent.
     Export(ExportArgs),
+    /// Show, correct and forget the notes that sessions read and write; switch memory on and off.
+    Memory(crate::memory::MemoryArgs),
     /// Manage scheduled work, such as importing what other agents write.
     Schedule(crate::schedule::ScheduleArgs),
     /// Serve sessions to a program over stdin and stdout, as lines of JSON.

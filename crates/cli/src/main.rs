@@ -38,6 +38,7 @@ mod login;
 mod mcp;
 mod mcp_serve;
 mod merge;
+mod memory;
 mod meters;
 mod models;
 mod open;
@@ -199,6 +200,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Hash(args)) => hash::run(args),
         Some(Cmd::Import(args)) => import::run(args).await,
         Some(Cmd::Export(args)) => export::run(args).await,
+        Some(Cmd::Memory(args)) => memory::run(args).await,
         Some(Cmd::Schedule(args)) => schedule::run(args).await,
         Some(Cmd::Serve(args)) => serve::run(args).await,
         // Asked for with too few arguments, or with `--help`: both end before.

@@ -32,6 +32,7 @@ mod keys;
 mod listing;
 mod login;
 pub mod mcp;
+pub mod memory;
 mod mentions;
 mod missing_cwd;
 mod model;

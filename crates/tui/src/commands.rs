@@ -31,6 +31,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     reports::USAGE,
     reports::CONTEXT,
     reports::SKILLS,
+    reports::MEMORY,
     agents::AGENTS,
     moves::COMPACT,
     models::MODEL,

@@ -113,6 +113,8 @@ mod mcp_resources;
 #[cfg(test)]
 mod mcp_server;
 #[cfg(test)]
+mod memory;
+#[cfg(test)]
 mod merge;
 #[cfg(test)]
 mod missing_cwd;
