@@ -63,7 +63,8 @@ fn prompt_runs_in_its_own_session_and_tells_the_next_terminal() {
     );
     let session = run["session"].as_str().unwrap().to_owned();
     assert!(world.sessions().iter().any(|row| row["id"] == session.as_str()), "{session}");
-    // One start shows it, and no second one.
+    // One start shows it, and no second one. It would ask about the rules first.
+    std::fs::remove_file(world.path("work/AGENTS.md")).unwrap();
     for shows in [true, false] {
         let mut terminal = Terminal::open(&world, &[]);
         terminal.shows("test-1");
@@ -127,7 +128,8 @@ fn killed_run_is_interrupted_and_runs_again() {
 
 #[test]
 fn budget_stops_a_job_and_without_one_nothing_paid_runs() {
-    let first = call("c1", "read", &json!({ "path": "a" }));
+    let read = json!({ "path": "a" }).to_string();
+    let first = Answer::new().tool_call("c1", "read", &read).usage(10, 1_000, 0, 0).reply();
     let world = World::new([first, Answer::new().text("Never.").reply()]);
     world.file("a", "x");
     price(&world);
@@ -232,6 +234,8 @@ fn command_and_notification_get_the_answer() {
         &[
             "--command",
             "cat > \"$QUIPU_HOME/../got\"; echo $QUIPU_JOB $QUIPU_JOB_STATE >> \"$QUIPU_HOME/../got\"",
+            "--budget",
+            "50",
             "x",
         ],
     );
