@@ -6,6 +6,7 @@ mod agent;
 mod answers;
 mod commits;
 mod contest;
+mod dream;
 mod files;
 mod guard;
 mod histories;
@@ -52,6 +53,7 @@ const BENCHMARKS: &[Benchmark] = &[
     plan::BENCHMARK,
     search::BENCHMARK,
     answers::BENCHMARK,
+    dream::BENCHMARK,
     shared::BENCHMARK,
     files::BENCHMARK,
     import::BENCHMARK,

@@ -153,7 +153,9 @@ fn budget_stops_a_job_and_without_one_nothing_paid_runs() {
     let run = &log(&world)[0];
     let text = run["text"].as_str().unwrap().to_owned();
     assert!(run["state"] == "limit" && text.contains("budget of $1.5"), "{run} after {}", requests.len());
-    assert_eq!(jobs(&world).len(), 0, "it was due once, and is not tried again");
+    let listed = jobs(&world);
+    let stands = (&listed[0]["state"], &listed[0]["attempts"]);
+    assert_eq!(stands, (&json!("waiting"), &json!(0)), "it is not tried again, and keeps its time");
 }
 
 #[test]
