@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 
 use quipu_host::holders::EraseTargets;
-use quipu_memory::Forgotten;
+use quipu_memory::ForgetList;
 use quipu_memory::notes::{FoundLine, Notebook};
 use quipu_protocol::NodeId;
-use quipu_store::{Order, ReadModel as _, SearchQuery, Sessions};
+use quipu_store::{Order, SearchQuery, Sessions};
 use serde_json::json;
 
 use super::{ForgetArgs, OpenMemories, open};
@@ -100,7 +100,7 @@ async fn remove(
     let mut kept = Vec::new();
     let texts: BTreeSet<&str> = lines.iter().flat_map(|(_, lines)| lines).map(|line| line.text.as_str()).collect();
     // First, so that nothing is learned again of what goes now.
-    Forgotten::add(&open.memory, texts.iter().copied(), nodes).map_err(quipu_host::Failure::from)?;
+    ForgetList::add(&open.memory, texts.iter().copied(), nodes).map_err(quipu_host::Failure::from)?;
     for (book, lines) in lines {
         if lines.is_empty() {
             continue;
@@ -133,7 +133,7 @@ async fn remove(
 
 /// Nodes of sessions that have all of the words, and whether there are more.
 async fn nodes(open: &OpenMemories, words: &str) -> Result<(Vec<(NodeId, String)>, bool), Failure> {
-    let forgotten = Forgotten::read(&open.memory).map_err(quipu_host::Failure::from)?;
+    let forgotten = ForgetList::read(&open.memory).map_err(quipu_host::Failure::from)?;
     let query = SearchQuery {
         words: words.to_owned(),
         sessions: Sessions::All,

@@ -15,14 +15,14 @@ pub(super) enum Cut {
 
 /// What is shown of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(super) struct FileExcerpt {
     text: String,
     /// What is said of what is not shown.
     notes: Vec<String>,
     pub(super) characters: usize,
 }
 
-impl Shown {
+impl FileExcerpt {
     /// A file that cannot be used says why.
     pub(super) fn unusable(problem: &FileProblem) -> Self {
         Self { notes: vec![format!("not shown: {problem}")], ..Self::default() }
@@ -76,7 +76,7 @@ impl Shown {
 }
 
 /// The section: where the text is from, the text, and what is missing of it.
-pub(super) fn framed(place: &MemoryPlace, name: &FileName, shown: &Shown) -> String {
+pub(super) fn framed(place: &MemoryPlace, name: &FileName, shown: &FileExcerpt) -> String {
     let whose = match place.kind {
         MemoryKind::User => "the user's memory for every project",
         MemoryKind::Project | MemoryKind::Workspace => "the memory of this project",
