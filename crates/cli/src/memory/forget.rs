@@ -40,8 +40,7 @@ pub(super) async fn forget(args: &ForgetArgs) -> Result<(), Failure> {
         for line in lines {
             let FoundLine { name, line, text } = line;
             if args.out.json {
-                let row =
-                    json!({ "type": "line", "memory": book.place().id, "path": name.as_str(), "line": line, "text": text });
+                let row = json!({ "type": "line", "memory": book.place().id, "path": name.as_str(), "line": line, "text": text });
                 writeln!(stdout, "{row}")?;
             } else {
                 let shown = printable(&quipu_memory::context::visible(text));
@@ -69,8 +68,9 @@ pub(super) async fn forget(args: &ForgetArgs) -> Result<(), Failure> {
     }
     if !args.yes {
         let plan = format!("{count} line(s) and {} node(s)", nodes.len());
-        let question =
-            format!("Forget {plan}? The lines go from their files; no memory search shows the nodes any more.");
+        let question = format!(
+            "Forget {plan}? The lines go from their files; no memory search shows the nodes any more."
+        );
         confirm(&question, &format!("{plan} are forgotten"), "nothing was forgotten")?;
     }
     let kept = remove(&open, &lines, nodes.iter().map(|(node, _)| *node)).await?;
@@ -86,7 +86,9 @@ pub(super) async fn forget(args: &ForgetArgs) -> Result<(), Failure> {
     if more {
         note(format!("More than {NODES} nodes have these words; forget them again."));
     }
-    note("The graph keeps the nodes and the former files until they are erased; `quipu undo` of the memory's session brings lines back.");
+    note(
+        "The graph keeps the nodes and the former files until they are erased; `quipu undo` of the memory's session brings lines back.",
+    );
     Ok(())
 }
 
@@ -98,7 +100,8 @@ async fn remove(
     nodes: impl IntoIterator<Item = NodeId>,
 ) -> Result<Vec<String>, Failure> {
     let mut kept = Vec::new();
-    let texts: BTreeSet<&str> = lines.iter().flat_map(|(_, lines)| lines).map(|line| line.text.as_str()).collect();
+    let texts: BTreeSet<&str> =
+        lines.iter().flat_map(|(_, lines)| lines).map(|line| line.text.as_str()).collect();
     // First, so that nothing is learned again of what goes now.
     ForgetList::add(&open.memory, texts.iter().copied(), nodes).map_err(quipu_host::Failure::from)?;
     for (book, lines) in lines {

@@ -22,7 +22,9 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
     if quipu_host::memory::memory_places(&home(&out.store)?, &cwd)?.is_empty() {
         match out.json {
             true => writeln!(stdout, "{}", json!({ "on": false, "project": project, "memories": [] }))?,
-            false => writeln!(stdout, "Memory is off in {}; `quipu memory on` switches it on.", project.display())?,
+            false => {
+                writeln!(stdout, "Memory is off in {}; `quipu memory on` switches it on.", project.display())?
+            }
         }
         return Ok(stdout.flush()?);
     }
@@ -43,7 +45,8 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
             }
         }
         let place = book.place();
-        let dreamt = std::fs::metadata(place.root.join(FileName::DREAMS)).and_then(|found| found.modified()).ok();
+        let dreamt =
+            std::fs::metadata(place.root.join(FileName::DREAMS)).and_then(|found| found.modified()).ok();
         let dreamt = dreamt
             .and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok())
             .and_then(|at| i64::try_from(at.as_millis()).ok());
@@ -75,4 +78,3 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
     }
     Ok(stdout.flush()?)
 }
-

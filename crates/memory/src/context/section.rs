@@ -1,7 +1,5 @@
 //! A file as a section of the system prompt: what is shown of it, and what is said of the rest.
 
-use std::fmt::Write as _;
-
 use crate::files::{FileName, FileProblem};
 use crate::{MemoryKind, MemoryPlace};
 
@@ -64,7 +62,10 @@ impl FileExcerpt {
                 (Cut::End, _, Some((last, _))) => format!("lines after {last}"),
                 (_, _, _) => "all lines".to_owned(),
             };
-            notes.push(format!("{} of {count} lines are left out ({which}); memory_get reads them", count - shown));
+            notes.push(format!(
+                "{} of {count} lines are left out ({which}); memory_get reads them",
+                count - shown
+            ));
         }
         if unaccepted > 0 {
             notes.push(format!("{unaccepted} lines that nobody has accepted are left out"));
@@ -84,10 +85,11 @@ pub(super) fn framed(place: &MemoryPlace, name: &FileName, shown: &FileExcerpt) 
     };
     let mut text = format!("Notes from earlier sessions, quoted from {name} ({whose}).\n");
     if !shown.text.is_empty() {
-        let _ = write!(text, "\n{}", shown.text);
+        text.push('\n');
+        text.push_str(&shown.text);
     }
     for note in &shown.notes {
-        let _ = write!(text, "\n[{note}]");
+        text.push_str(&format!("\n[{note}]"));
     }
     text
 }
@@ -101,9 +103,7 @@ pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         match quipu_tools::is_invisible(c) {
-            true => {
-                let _ = write!(shown, "\u{27e8}U+{:04X}\u{27e9}", u32::from(c));
-            }
+            true => shown.push_str(&format!("\u{27e8}U+{:04X}\u{27e9}", u32::from(c))),
             false => shown.push(c),
         }
     }
