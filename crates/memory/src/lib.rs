@@ -7,13 +7,16 @@ pub mod active;
 mod author;
 mod citation;
 pub mod context;
+pub mod dream;
 mod error;
 pub mod files;
+pub mod flush;
 mod forgotten;
 mod home;
 mod lock;
 pub mod notes;
 mod place;
+pub mod search;
 mod taint;
 
 pub use author::AuthorClass;

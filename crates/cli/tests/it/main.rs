@@ -53,6 +53,8 @@ mod diagnostics;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
+mod dreams;
+#[cfg(test)]
 #[cfg(test)]
 mod erased;
 #[cfg(test)]
@@ -114,6 +116,8 @@ mod mcp_resources;
 mod mcp_server;
 #[cfg(test)]
 mod memory;
+#[cfg(test)]
+mod memory_search;
 #[cfg(test)]
 mod merge;
 #[cfg(test)]

@@ -7,9 +7,13 @@ mod citations;
 #[cfg(test)]
 mod context;
 #[cfg(test)]
+mod dream;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod notes;
+#[cfg(test)]
+mod search;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod connect;
 #[cfg(test)]
 mod cost;
 mod costs;
+mod dreams;
 mod erase;
 mod erased;
 mod failure;
@@ -30,6 +31,7 @@ mod places;
 mod readers;
 mod reading;
 mod rebuild;
+mod recall;
 mod resolve;
 mod retain;
 mod rows;
