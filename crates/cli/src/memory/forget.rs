@@ -20,8 +20,8 @@ use crate::print::{note, printable};
 const NODES: usize = 1_000;
 /// Nodes that are shown.
 const SHOWN: usize = 10;
-/// Holders of what is derived of memories begin with this, or with it behind `store.`.
-const DERIVED: &str = "memory";
+/// What holds lines of memories beside their files. The index of notes follows the files.
+const DERIVED: [&str; 1] = ["store.dreams"];
 /// The shortest text that holders look for.
 const NEEDLE: usize = 4;
 
@@ -113,17 +113,9 @@ async fn remove(
         }
     }
     let holders = holders(&open.home);
-    let names: Vec<String> = holders
-        .names()
-        .into_iter()
-        .filter(|name| name.strip_prefix("store.").unwrap_or(name).starts_with(DERIVED))
-        // The files themselves went line by line, with a node each.
-        .filter(|name| *name != DERIVED)
-        .map(str::to_owned)
-        .collect();
-    for text in texts.iter().map(|text| text.trim()).filter(|text| text.len() >= NEEDLE) {
+    for text in texts.iter().map(|text| bare(text)).filter(|text| text.len() >= NEEDLE) {
         let targets = EraseTargets::of_needle(text, "forgotten by the owner of the memory");
-        for name in &names {
+        for name in DERIVED {
             match holders.erase_in(name, &targets).await.map(|answer| answer.answer) {
                 None => {}
                 Some(Ok(report)) => kept.extend(report.kept.iter().map(|kept| kept.detail.clone())),
@@ -148,4 +140,9 @@ async fn nodes(open: &OpenMemories, words: &str) -> Result<(Vec<(NodeId, String)
     let more = found.hits.len() >= NODES;
     let hits = found.hits.into_iter().filter(|hit| !forgotten.hides_node(&hit.node));
     Ok((hits.map(|hit| (hit.node, hit.excerpt.text)).collect(), more))
+}
+
+/// A line without the mark of a list, as what is derived of it holds it.
+fn bare(line: &str) -> &str {
+    line.trim().trim_start_matches(['-', '*', '+', ' '])
 }
