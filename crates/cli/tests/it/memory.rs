@@ -179,6 +179,7 @@ fn lines_move_to_the_memory_of_every_project() {
     let status = world.run(&["memory", "status", "--json"]).ok().json();
     assert_eq!(status["memories"][0]["classes"]["owner"], 2, "{status}");
     assert_eq!(status["memories"][1]["entries"], 1, "{status}");
+    assert!(status["week"].as_array().unwrap().iter().all(|part| part["calls"] == 0), "{status}");
 }
 
 #[test]
