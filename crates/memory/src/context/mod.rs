@@ -14,7 +14,7 @@ use crate::notes::Notebook;
 use crate::{AuthorClass, MemoryError, MemoryKind};
 
 pub use section::visible;
-use section::{Cut, FileExcerpt, framed};
+use section::{CutSide, FileExcerpt, framed};
 
 /// Characters of `USER.md` at most.
 pub const USER_BUDGET: usize = 4_000;
@@ -74,15 +74,15 @@ impl MemorySource {
     }
 
     /// What is read, with its budget, the most important first.
-    fn wanted(&self) -> Vec<(FileChoice, usize, Cut)> {
+    fn wanted(&self) -> Vec<(FileChoice, usize, CutSide)> {
         let top = |name| FileChoice::Top(name);
         let mut wanted = vec![
-            (top(FileName::USER), USER_BUDGET, Cut::End),
-            (top(FileName::MEMORY), MEMORY_BUDGET, Cut::End),
-            (FileChoice::Day(self.today), DAY_BUDGET, Cut::Beginning),
+            (top(FileName::USER), USER_BUDGET, CutSide::End),
+            (top(FileName::MEMORY), MEMORY_BUDGET, CutSide::End),
+            (FileChoice::Day(self.today), DAY_BUDGET, CutSide::Beginning),
         ];
         if let Ok(yesterday) = self.today.yesterday() {
-            wanted.push((FileChoice::Day(yesterday), DAY_BUDGET, Cut::Beginning));
+            wanted.push((FileChoice::Day(yesterday), DAY_BUDGET, CutSide::Beginning));
         }
         wanted
     }
@@ -92,7 +92,7 @@ impl MemorySource {
         book: &Notebook,
         name: &FileName,
         most: usize,
-        cut: Cut,
+        cut: CutSide,
     ) -> Result<Option<FileExcerpt>, MemoryError> {
         let text = match book.read(name) {
             Ok(text) => text,

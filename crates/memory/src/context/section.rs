@@ -5,7 +5,7 @@ use crate::{MemoryKind, MemoryPlace};
 
 /// Which part of a file is left out where it is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(super) enum CutSide {
     /// The newest lines of a note are at its end.
     Beginning,
     End,
@@ -27,7 +27,12 @@ impl FileExcerpt {
     }
 
     /// `None` where there is nothing to show or to say.
-    pub(super) fn of(text: &str, is_trusted: impl Fn(u32) -> bool, most: usize, cut: Cut) -> Option<Self> {
+    pub(super) fn of(
+        text: &str,
+        is_trusted: impl Fn(u32) -> bool,
+        most: usize,
+        cut: CutSide,
+    ) -> Option<Self> {
         let lines = text.lines().zip(1_u32..);
         let mut unaccepted = 0_usize;
         let mut kept: Vec<(u32, String)> = Vec::new();
@@ -42,7 +47,7 @@ impl FileExcerpt {
             return None;
         }
         let count = kept.len();
-        if cut == Cut::Beginning {
+        if cut == CutSide::Beginning {
             kept.reverse();
         }
         let mut characters = 0;
@@ -52,14 +57,14 @@ impl FileExcerpt {
         };
         let shown = kept.iter().take_while(fits).count();
         kept.truncate(shown);
-        if cut == Cut::Beginning {
+        if cut == CutSide::Beginning {
             kept.reverse();
         }
         let mut notes = Vec::new();
         if shown < count {
             let which = match (cut, kept.first(), kept.last()) {
-                (Cut::Beginning, Some((first, _)), _) => format!("lines before {first}"),
-                (Cut::End, _, Some((last, _))) => format!("lines after {last}"),
+                (CutSide::Beginning, Some((first, _)), _) => format!("lines before {first}"),
+                (CutSide::End, _, Some((last, _))) => format!("lines after {last}"),
                 (_, _, _) => "all lines".to_owned(),
             };
             notes.push(format!(
