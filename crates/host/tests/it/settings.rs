@@ -137,7 +137,7 @@ fn defaults_of_the_table_are_those_of_the_types() {
     );
     assert_eq!(
         (built_in.travel, built_in.travel_rule, built_in.budget),
-        (said.travel, said.travel_rule, said.budget)
+        (said.travel, said.travel_rule, said.budget.clone())
     );
     assert_eq!(
         (&built_in.publish, &built_in.identity, &built_in.semantic),
