@@ -224,6 +224,8 @@ pub(crate) async fn open(
             Err(HostFailure { kind: FailureKind::Asks(question), message, .. }) => {
                 let is_here = match question {
                     Question::Here => task.mode == Mode::Text,
+                    // A run that ends with its answer begins no memory.
+                    Question::Memory | Question::DreamBudget => false,
                     // Who answers by events has no terminal here.
                     Question::NewText | Question::Caches | Question::Resources => !task.ask_on_stdin,
                 };

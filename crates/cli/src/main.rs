@@ -39,6 +39,7 @@ mod login;
 mod mcp;
 mod mcp_serve;
 mod merge;
+mod memory;
 mod meters;
 mod models;
 mod open;
@@ -200,6 +201,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Hash(args)) => hash::run(args),
         Some(Cmd::Import(args)) => import::run(args).await,
         Some(Cmd::Export(args)) => export::run(args).await,
+        Some(Cmd::Memory(args)) => memory::run(args).await,
         Some(Cmd::Schedule(args)) => schedule::run(args).await,
         Some(Cmd::Dream(args)) => dream::run(args).await,
         Some(Cmd::Serve(args)) => serve::run(args).await,

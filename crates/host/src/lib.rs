@@ -34,7 +34,8 @@ mod keys;
 mod listing;
 mod login;
 pub mod mcp;
-
+pub mod memory;
+mod memory_flush;
 mod mentions;
 mod missing_cwd;
 mod model;
@@ -58,6 +59,9 @@ pub mod resources;
 mod rules;
 mod sandbox;
 mod saved;
+mod schedule_tool;
+pub mod schedule_unit;
+mod scheduled_job;
 mod sealers;
 pub mod search;
 mod semantic;
@@ -115,6 +119,9 @@ pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
 pub use saved::SavedPermissions;
+pub use scheduled_job::{
+    JobTarget, PROMPT_LIMIT, PromptWork, SCHEDULED, ScheduledJob, ScheduledJobError, ScheduledWork,
+};
 pub use sealers::{sealed, sealed_json, seals_with};
 pub use search::{FoundItem, FoundItems};
 pub use semantic::{SemanticReport, SemanticSearch};

@@ -150,6 +150,10 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
         None => None,
     };
     let ours = resumed.as_ref().is_none_or(|row| row.agent == quipu::AGENT);
+    if last.is_none() {
+        crate::memory::ask(home, request, &cwd)?;
+        crate::memory::ask_for_money(home, request)?;
+    }
     let basis = Basis { cwd: cwd.clone(), last, ours, moved: moved.is_some(), kept_key: kept_key.clone() };
     crate::settings::ask_project_hooks(home, &request.hooks, engine.sealer().clone(), &cwd).await;
     // A project may have its own patience.
@@ -327,6 +331,9 @@ async fn prepare(
     match crate::web::is_offline(&config, request) {
         true => crate::web::say_what_is_left_out(&config, request, &web),
         false => crate::web::install(&mut options, web),
+    }
+    if config.schedule_tool && request.record.is_none() && replay.is_none() && !request.in_memory {
+        crate::schedule_tool::install(&mut options, home);
     }
     // What is replayed costs nothing.
     let budget = if replay.is_some() { None } else { crate::budget::budget_of(home, request.daily_budget)? };

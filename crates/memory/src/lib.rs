@@ -3,6 +3,7 @@
 //! A memory is a directory ([`MemoryPlace`]). What is in it can be read and edited with any editor; every change of it is a node
 //! of the graph, with the class of its author ([`AuthorClass`]) and the nodes that it came from.
 
+pub mod active;
 mod author;
 mod citation;
 pub mod context;

@@ -32,6 +32,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     reports::DREAM,
     reports::CONTEXT,
     reports::SKILLS,
+    reports::MEMORY,
     agents::AGENTS,
     moves::COMPACT,
     models::MODEL,

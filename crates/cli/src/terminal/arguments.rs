@@ -46,6 +46,15 @@ pub(super) fn known(home: &Home, command: &str) -> Option<Vec<Candidate>> {
             ("full", "never ask"),
             ("revoke", "take back a permission"),
         ],
+        "memory" => &[
+            ("list", "the files of the memories that are open here"),
+            ("show", "a file, or lines of it"),
+            ("review", "lines that nobody has accepted"),
+            ("forget", "find lines by words and forget them"),
+            ("status", "entries, and what they cost"),
+            ("on", "keep a memory for this project"),
+            ("off", "stop; the files stay"),
+        ],
         "usage" => &[
             ("--by day", "calendar days"),
             ("--by project", "directories"),
@@ -134,11 +143,12 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 41] = [
+    const ELSEWHERE: [&str; 42] = [
         "tools",
         "web.",
         "agents.",
         "background",
+        "schedule.",
         "webSearch",
         "applyPatch",
         "screenReader",
@@ -161,6 +171,7 @@ mod tests {
         "context.prune.minCharacters",
         "search.semantic",
         "mcpServer.",
+        "memory.",
         "integrations.",
         "travel.tobe",
         "planMode",

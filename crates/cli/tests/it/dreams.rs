@@ -361,3 +361,27 @@ fn fifty_planted_texts_never_become_a_line() {
     let ours = preview.iter().find(|one| one["memory"] == id_of(&memory)).unwrap();
     assert_eq!(ours["chosen"][0]["class"], "owner", "{ours}");
 }
+
+#[test]
+fn promoted_line_says_where_it_came_from() {
+    let world = World::new([]);
+    world.unchecked();
+    settings(&world, &json!({}));
+    let memory = ready(&world);
+    world.run(&["dream", "--now"]).ok();
+    let file = lasting(&memory);
+    let line = file.lines().position(|line| line.contains(FACT)).unwrap() + 1;
+    for words in [format!("MEMORY.md#L{line}"), "server is red".to_owned()] {
+        let why = world.run(&["memory", "why", &words, "--json"]).ok().json();
+        let source = &why["promotion"]["sources"][0];
+        assert_eq!((&source["recalls"], &source["class"]), (&json!(5), &json!("owner")), "{why}");
+        assert_eq!(source["place"], format!("{}#L3", note_path()));
+        assert!(source["signals"]["total"].as_f64().unwrap() >= 0.75 && source["signals"]["relevance"].is_f64());
+    }
+    let shown = world.run(&["memory", "why", "server is red"]).ok().text();
+    assert!(shown.contains("5 recalls") && shown.contains("relevance"), "{shown}");
+    world.run(&["memory", "why", "nothing like it"]).fails(2, &["no line of MEMORY.md"]);
+    let explained = world.run(&["memory", "promote-explain", FACT, "--json"]).ok().json_lines();
+    assert_eq!(explained[0]["gates"][0]["gate"], "promoted", "{explained:?}");
+    world.run(&["memory", "promote-explain", "zebra"]).fails(2, &["nothing that was recalled"]);
+}

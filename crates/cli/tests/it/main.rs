@@ -115,6 +115,8 @@ mod mcp_resources;
 #[cfg(test)]
 mod mcp_server;
 #[cfg(test)]
+mod memory;
+#[cfg(test)]
 mod merge;
 #[cfg(test)]
 mod missing_cwd;
@@ -165,6 +167,10 @@ mod reopened;
 mod repair;
 #[cfg(test)]
 mod schedule;
+#[cfg(test)]
+mod schedule_jobs;
+#[cfg(test)]
+mod schedule_unit;
 #[cfg(test)]
 mod search;
 #[cfg(test)]

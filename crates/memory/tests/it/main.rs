@@ -1,6 +1,8 @@
 //! Tests of the memory.
 
 #[cfg(test)]
+mod active;
+#[cfg(test)]
 mod citations;
 #[cfg(test)]
 mod context;

@@ -20,6 +20,7 @@ mod forest;
 mod graph;
 mod index;
 mod job;
+mod job_runs;
 mod lists;
 mod local;
 mod mount;

@@ -645,7 +645,7 @@ fn jobs(
                 error @ (Value::Text(_) | Value::Null),
                 Value::Text(payload),
             ] => {
-                let state = if state == "failed" { "failed" } else { "waiting" };
+                let state = if state == "failed" || state == "paused" { state.as_str() } else { "waiting" };
                 let span = matches!(span, Value::Integer(_)).then(|| number(span));
                 connection
                     .prepare_cached(

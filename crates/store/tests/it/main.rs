@@ -20,6 +20,8 @@ mod faults;
 #[cfg(test)]
 mod foreign;
 #[cfg(test)]
+mod job_runs;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod memory;

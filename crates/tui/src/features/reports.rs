@@ -63,6 +63,13 @@ pub(crate) const SKILLS: SlashCommand =
     SlashCommand::new("skills", "", "list skills, templates and rules files", |_, _, effects| {
         run(named("skills", []), effects);
     });
+pub(crate) const MEMORY: SlashCommand = SlashCommand::new(
+    "memory",
+    "[ACTION]",
+    "show, correct and forget what sessions remember",
+    |_, arguments, effects| run(named("memory", words(arguments)), effects),
+)
+.completes();
 pub(crate) const PERMISSIONS: SlashCommand = SlashCommand::new(
     "permissions",
     "[ACTION]",

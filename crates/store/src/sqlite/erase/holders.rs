@@ -6,7 +6,7 @@ use quipu_protocol::NodeId;
 use rusqlite::{Connection, params};
 
 use super::super::failure::Outcome;
-use super::super::{SqliteStore, dreams, file, rows, shrink};
+use super::super::{SqliteStore, dreams, file, job_runs, rows, shrink};
 use super::{rewrite, scope, scrub, seek};
 use crate::{
     ContentHolder, ContentQuery, EraseReport, EraseTargets, FoundContent, FoundPage, FoundPlace, HolderError,
@@ -242,14 +242,15 @@ fn find_jobs(connection: &Connection, query: &ContentQuery, needles: &Needles) -
     for job in jobs(connection, needles)? {
         let content = FoundContent { place: job.place(), bytes: job.bytes };
         if !page.push(&format!("{:020}", job.row), content) {
-            break;
+            return Ok(page);
         }
     }
+    job_runs::find(connection, query, needles, &mut page)?;
     Ok(page)
 }
 
 /// A job is its payload: it goes as a whole.
-fn erase_jobs(connection: &Connection, _: &EraseTargets, needles: &Needles) -> Outcome<EraseReport> {
+fn erase_jobs(connection: &Connection, targets: &EraseTargets, needles: &Needles) -> Outcome<EraseReport> {
     let mut erased = EraseReport::default();
     for job in jobs(connection, needles)? {
         if job.runs {
@@ -259,6 +260,7 @@ fn erase_jobs(connection: &Connection, _: &EraseTargets, needles: &Needles) -> O
         connection.execute("DELETE FROM quipu_job WHERE rowid = ?1", [job.row])?;
         erased.add(job.bytes);
     }
+    job_runs::erase(connection, &targets.selection, needles, &mut erased)?;
     Ok(erased)
 }
 
