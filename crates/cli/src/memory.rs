@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
 use quipu::Engine;
-use quipu_host::memory::{memory_home, notebooks};
 use quipu_host::Home;
+use quipu_host::memory::{memory_home, notebooks};
 use quipu_memory::files::FileName;
 use quipu_memory::notes::Notebook;
 use quipu_memory::{Citation, MemoryHome, MemoryKind, project_root};
@@ -198,7 +198,9 @@ pub(crate) async fn open(store: &StoreArg) -> Result<OpenMemories, Failure> {
     let home = home(store)?;
     let cwd = current_dir()?;
     let project = project_root(&cwd).to_path_buf();
-    let off = || Failure::usage(format!("memory is off in {}; `quipu memory on` switches it on", project.display()));
+    let off = || {
+        Failure::usage(format!("memory is off in {}; `quipu memory on` switches it on", project.display()))
+    };
     if quipu_host::memory::memory_places(&home, &cwd)?.is_empty() {
         return Err(off());
     }

@@ -111,7 +111,8 @@ pub(crate) fn ask_for_money(home: &Home, request: &OpenRequest) -> Result<(), Fa
     if let Some(allows) = request.answer(Question::DreamBudget, &text)? {
         let mut budgets = serde_json::json!(home.config().budget.background);
         budgets[DREAM_PURPOSE] = serde_json::json!(if allows { DREAM_DOLLARS } else { 0.0 });
-        set_setting(home, &SettingsFile::User, "budget.background", &budgets.to_string()).map_err(Failure::failed)?;
+        set_setting(home, &SettingsFile::User, "budget.background", &budgets.to_string())
+            .map_err(crate::setup::setting_failure)?;
     }
     Ok(())
 }
@@ -126,7 +127,8 @@ pub(crate) fn install(options: &mut SessionOptions, home: &Home, engine: &Engine
         Err(failure) => return home.warn(failure.message),
     };
     // Notes before a compaction are the project's.
-    let own = books.iter().find(|book| matches!(book.place().kind, MemoryKind::Project | MemoryKind::Workspace));
+    let own =
+        books.iter().find(|book| matches!(book.place().kind, MemoryKind::Project | MemoryKind::Workspace));
     if let Some(book) = own {
         let flush = FlushSource::new(home.clone(), book.clone(), engine.store().clone());
         options.context_sources.push(Arc::new(flush));
@@ -140,5 +142,8 @@ pub(crate) fn install(options: &mut SessionOptions, home: &Home, engine: &Engine
 /// Directories of memories that tools of sessions in `cwd` may read, and never write.
 pub(crate) fn readable(home: &Home, cwd: &Path) -> Vec<PathBuf> {
     let places = memory_places(home, cwd).unwrap_or_default().into_iter();
-    places.filter(|place| place.kind != MemoryKind::Repository && place.root.is_dir()).map(|place| place.root).collect()
+    places
+        .filter(|place| place.kind != MemoryKind::Repository && place.root.is_dir())
+        .map(|place| place.root)
+        .collect()
 }

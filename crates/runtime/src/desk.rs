@@ -259,8 +259,7 @@ impl Desk {
             Question::Memory,
             Question::DreamBudget,
         ];
-        let answers = questions.map(|question| (question, None))
-            .into();
+        let answers = questions.map(|question| (question, None)).into();
         let mut request = OpenRequest { which, here, answers, is_shared: true, ..self.0.request.clone() };
         request.model = model.or(request.model);
         request.thinking = thinking.or(request.thinking);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use nix::sys::signal::Signal;
-use quipu::store::{Dreams as _, SignalKind, SignalPlace, TextSignal, SqliteStore};
+use quipu::store::{Dreams as _, SignalKind, SignalPlace, SqliteStore, TextSignal};
 use quipu_memory::dream::{claim_hash, concept_tags, daily_pieces};
 use quipu_memory::notes::Notebook;
 use quipu_memory::{MemoryHome, MemoryKind, MemoryPlace, project_root};
@@ -91,7 +91,9 @@ fn recalled(world: &World, memory: &str, found: &[(SignalPlace, String)]) {
             SignalPlace::Lines { path, .. } => format!("memory:{path}:{}", claim_hash(text)),
             SignalPlace::Node(node) => format!("node:{node}"),
         };
-        for (query, ago) in [("which server", 4), ("where", 3), ("oslo", 2), ("what is red", 1), ("deploys", 0)] {
+        for (query, ago) in
+            [("which server", 4), ("where", 3), ("oslo", 2), ("what is red", 1), ("deploys", 0)]
+        {
             let at = now - ago * 86_400_000;
             signals.push(TextSignal {
                 key: key.clone(),
@@ -116,7 +118,9 @@ fn recall_note(world: &World, memory: &std::path::Path) {
     let text = std::fs::read_to_string(memory.join(&path)).unwrap();
     let found: Vec<_> = daily_pieces(&text)
         .into_iter()
-        .map(|piece| (SignalPlace::Lines { path: path.clone(), first: piece.first, last: piece.last }, piece.text))
+        .map(|piece| {
+            (SignalPlace::Lines { path: path.clone(), first: piece.first, last: piece.last }, piece.text)
+        })
         .collect();
     recalled(world, &id_of(memory), &found);
 }
@@ -245,8 +249,13 @@ fn killed_dream_goes_on_where_it_was() {
     dreaming.wait();
     assert!(!memory.join("MEMORY.md").exists());
     let status = world.run(&["dream", "status", "--json"]).ok().json();
-    let ours = status["memories"].as_array().unwrap().iter().find(|one| one["memory"] == id_of(&memory)).unwrap();
-    assert_eq!((&ours["last"]["phase"], &ours["last"]["ended"]), (&json!("distil"), &Value::Null), "{status}");
+    let ours =
+        status["memories"].as_array().unwrap().iter().find(|one| one["memory"] == id_of(&memory)).unwrap();
+    assert_eq!(
+        (&ours["last"]["phase"], &ours["last"]["ended"]),
+        (&json!("distil"), &Value::Null),
+        "{status}"
+    );
     let started = ours["last"]["started"].clone();
     // The lease of the dead process ends first.
     let done = world.run(&["dream", "--now", "--json"]).ok().json_lines();
@@ -330,7 +339,12 @@ fn fifty_planted_texts_never_become_a_line() {
     let mut parent = None::<String>;
     for (at, text) in in_import.iter().enumerate() {
         let id = format!("a{at}");
-        let mut entry = assistant(&id, parent.as_deref().unwrap_or(""), &json!([{ "type": "text", "text": text }]), "stop");
+        let mut entry = assistant(
+            &id,
+            parent.as_deref().unwrap_or(""),
+            &json!([{ "type": "text", "text": text }]),
+            "stop",
+        );
         if parent.is_none() {
             entry["parentId"] = Value::Null;
         }
@@ -376,7 +390,9 @@ fn promoted_line_says_where_it_came_from() {
         let source = &why["promotion"]["sources"][0];
         assert_eq!((&source["recalls"], &source["class"]), (&json!(5), &json!("owner")), "{why}");
         assert_eq!(source["place"], format!("{}#L3", note_path()));
-        assert!(source["signals"]["total"].as_f64().unwrap() >= 0.75 && source["signals"]["relevance"].is_f64());
+        assert!(
+            source["signals"]["total"].as_f64().unwrap() >= 0.75 && source["signals"]["relevance"].is_f64()
+        );
     }
     let shown = world.run(&["memory", "why", "server is red"]).ok().text();
     assert!(shown.contains("5 recalls") && shown.contains("relevance"), "{shown}");
