@@ -211,6 +211,8 @@ pub(crate) enum Cmd {
     Sessions(SessionsArgs),
     /// Search all sessions: messages, tool calls, results, paths.
     Search(SearchArgs),
+    /// Show, correct and forget the notes that sessions read and write; switch memory on and off.
+    Memory(crate::memory::MemoryArgs),
     /// Show what agents did here today: requests, tools, files, cost, outcome.
     Log(LogArgs),
     /// Show which turn wrote each line of a file, and why.
@@ -292,8 +294,6 @@ pub(crate) enum Cmd {
     Import(ImportArgs),
     /// Export a session for people, for programs, or as a file of another agent.
     Export(ExportArgs),
-    /// Show, correct and forget the notes that sessions read and write; switch memory on and off.
-    Memory(crate::memory::MemoryArgs),
     /// Manage scheduled work, such as importing what other agents write.
     Schedule(crate::schedule::ScheduleArgs),
     /// Promote what was recalled often to the long-term memory; show what a dream would do and did.

@@ -59,13 +59,13 @@ pub(crate) async fn run(args: &DreamArgs) -> Result<(), Failure> {
 fn places(home: &Home) -> Result<Vec<MemoryPlace>, Failure> {
     let config = home.config();
     if !config.dreaming.enabled {
-        return Err(Failure::request(
+        return Err(Failure::usage(
             "dreaming is off; `quipu config set memory.dreaming.enabled true` switches it on",
         ));
     }
     let places = dreaming_places(home)?;
     if places.is_empty() {
-        return Err(Failure::request("no memory is on; `quipu memory on` switches on that of this project"));
+        return Err(Failure::usage("no memory is on; `quipu memory on` switches on that of this project"));
     }
     Ok(places)
 }

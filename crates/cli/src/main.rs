@@ -39,6 +39,7 @@ mod login;
 mod mcp;
 mod mcp_serve;
 mod memory;
+mod memory_search;
 mod merge;
 mod meters;
 mod models;
@@ -163,6 +164,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Demo(args)) => demo::run(args).await,
         Some(Cmd::Sessions(args)) => sessions::run(args).await,
         Some(Cmd::Search(args)) => search::run(args).await,
+        Some(Cmd::Memory(args)) => memory::run(args).await,
         Some(Cmd::Log(args)) => log::run(args).await,
         Some(Cmd::Blame(args)) => blame::run(args).await,
         Some(Cmd::Open(args)) => open::run(args).await,
@@ -201,7 +203,6 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Hash(args)) => hash::run(args),
         Some(Cmd::Import(args)) => import::run(args).await,
         Some(Cmd::Export(args)) => export::run(args).await,
-        Some(Cmd::Memory(args)) => memory::run(args).await,
         Some(Cmd::Schedule(args)) => schedule::run(args).await,
         Some(Cmd::Dream(args)) => dream::run(args).await,
         Some(Cmd::Serve(args)) => serve::run(args).await,

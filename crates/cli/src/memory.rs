@@ -24,6 +24,7 @@ use crate::args::{OutArgs, StoreArg};
 use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::home::home;
+use crate::memory_search::MemorySearchArgs;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -38,6 +39,8 @@ pub(crate) struct MemoryArgs {
 enum MemoryAction {
     /// List the files of the memories that are open here. The same as `quipu memory`.
     List(OutArgs),
+    /// Search notes and sessions for what answers a question, best first.
+    Search(MemorySearchArgs),
     /// Print a file, or lines of it, with the class of each line's author.
     Show(ShowArgs),
     /// Open a file in your editor; what you change is yours. Without a name: MEMORY.md of this project.
@@ -137,7 +140,7 @@ struct OnArgs {
 
 /// Whose memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum WhoseArg {
+pub(crate) enum WhoseArg {
     /// Of this project
     Project,
     /// Your own, for every project
@@ -169,6 +172,7 @@ pub(crate) async fn run(args: &MemoryArgs) -> Result<(), Failure> {
     match &args.action {
         None => list::list(&args.out).await,
         Some(MemoryAction::List(out)) => list::list(out).await,
+        Some(MemoryAction::Search(args)) => crate::memory_search::run(args).await,
         Some(MemoryAction::Show(args)) => list::show(args).await,
         Some(MemoryAction::Edit(args)) => edit::edit(args).await,
         Some(MemoryAction::Forget(args)) => forget::forget(args).await,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use quipu::{Engine, Sealer, SessionOptions};
 use quipu_memory::context::MemorySource;
 use quipu_memory::notes::Notebook;
+use quipu_memory::search::MemoryTools;
 use quipu_memory::{MemoryError, MemoryHome, MemoryKind, MemoryPlace, project_root};
 use quipu_store::Graph;
 
@@ -136,6 +137,11 @@ pub(crate) fn install(options: &mut SessionOptions, home: &Home, engine: &Engine
     if !books.is_empty() {
         let today = jiff::Zoned::now().date();
         options.context_sources.push(Arc::new(MemorySource::new(books, today)));
+        match crate::memory_notes(home, engine.store(), engine.sealer(), &options.cwd) {
+            Ok(Some(notes)) => options.tool_sources.push(Arc::new(MemoryTools::new(notes))),
+            Ok(None) => {}
+            Err(failure) => home.warn(failure.message),
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod home;
 mod lock;
 pub mod notes;
 mod place;
+pub mod search;
 mod taint;
 
 pub use author::AuthorClass;

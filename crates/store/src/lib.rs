@@ -16,6 +16,7 @@ mod load;
 mod local;
 mod moves;
 mod read;
+mod recall;
 mod retention;
 mod search;
 mod sqlite;
@@ -37,6 +38,7 @@ pub use local::*;
 pub use moves::*;
 pub use quipu_dag::NewChunk;
 pub use read::*;
+pub use recall::*;
 pub use retention::*;
 pub use search::*;
 pub use sqlite::{

@@ -18,6 +18,7 @@ mod open;
 mod plan;
 mod programs;
 mod pty;
+mod recall;
 mod search;
 mod server;
 mod sessions;
@@ -52,6 +53,7 @@ const BENCHMARKS: &[Benchmark] = &[
     sessions::TREE,
     plan::BENCHMARK,
     search::BENCHMARK,
+    recall::BENCHMARK,
     answers::BENCHMARK,
     dream::BENCHMARK,
     shared::BENCHMARK,

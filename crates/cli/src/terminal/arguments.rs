@@ -143,7 +143,7 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 42] = [
+    const ELSEWHERE: [&str; 43] = [
         "tools",
         "web.",
         "agents.",

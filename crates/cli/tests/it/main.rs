@@ -117,6 +117,8 @@ mod mcp_server;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]
+mod memory_search;
+#[cfg(test)]
 mod merge;
 #[cfg(test)]
 mod missing_cwd;

@@ -68,6 +68,14 @@ pub(crate) struct FileStamp {
     changed: (i64, i64),
 }
 
+impl FileStamp {
+    /// On one line.
+    pub(crate) fn text(&self) -> String {
+        let Self { inode, size, modified, changed } = self;
+        format!("{inode} {size} {}.{} {}.{}", modified.0, modified.1, changed.0, changed.1)
+    }
+}
+
 impl From<&Metadata> for FileStamp {
     fn from(found: &Metadata) -> Self {
         Self {

@@ -4,7 +4,7 @@ use super::ledger::LineAuthor;
 use super::notebook::{NoteAuthor, Notebook, WrittenNote};
 use super::observe::{Unexplained, of_repository};
 use super::pass::Pass;
-use crate::files::FileName;
+use crate::files::{FileName, FileText};
 use crate::{MemoryError, MemoryKind};
 
 impl Notebook {
@@ -69,5 +69,14 @@ impl Notebook {
             return Ok(of_repository(&text, self.is_accepted()));
         }
         Ok(Pass::begin(self).await?.authors(&text))
+    }
+
+    /// The same for texts that were read, in their order.
+    pub(crate) async fn authors_of(&self, texts: &[&FileText]) -> Result<Vec<Vec<LineAuthor>>, MemoryError> {
+        if self.place.kind == MemoryKind::Repository {
+            return Ok(texts.iter().map(|text| of_repository(text, self.is_accepted())).collect());
+        }
+        let pass = Pass::begin(self).await?;
+        Ok(texts.iter().map(|text| pass.authors(text)).collect())
     }
 }

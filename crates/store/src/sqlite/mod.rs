@@ -31,6 +31,7 @@ mod places;
 mod readers;
 mod reading;
 mod rebuild;
+mod recall;
 mod resolve;
 mod retain;
 mod rows;

@@ -32,6 +32,8 @@ mod model;
 #[cfg(test)]
 mod processes;
 #[cfg(test)]
+mod recall;
+#[cfg(test)]
 mod retain;
 #[cfg(test)]
 mod salvage;

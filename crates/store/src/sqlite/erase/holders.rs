@@ -6,7 +6,7 @@ use quipu_protocol::NodeId;
 use rusqlite::{Connection, params};
 
 use super::super::failure::Outcome;
-use super::super::{SqliteStore, dreams, file, job_runs, rows, shrink};
+use super::super::{SqliteStore, dreams, file, job_runs, recall, rows, shrink};
 use super::{rewrite, scope, scrub, seek};
 use crate::{
     ContentHolder, ContentQuery, EraseReport, EraseTargets, FoundContent, FoundPage, FoundPlace, HolderError,
@@ -71,7 +71,14 @@ impl Part {
             Self::Jobs
         } else if begins(&["quipu_recall", "quipu_dream", "quipu_promotion"]) {
             Self::Dreams
-        } else if begins(&["quipu_x_search", "quipu_x_late", "quipu_x_words", "quipu_x_parts"]) {
+        } else if begins(&[
+            "quipu_x_search",
+            "quipu_x_late",
+            "quipu_x_words",
+            "quipu_x_parts",
+            "quipu_x_recall",
+            "quipu_x_note",
+        ]) {
             Self::Search
         } else if begins(&["quipu_x_meaning", "quipu_x_vector"]) {
             Self::Semantic
@@ -376,6 +383,10 @@ fn erase_derived(
 ) -> Outcome<EraseReport> {
     let mut erased = EraseReport::default();
     let wanted = wanted(connection, &targets.selection, needles)?;
+    if part == Part::Search && !wanted.is_empty() {
+        // The index for questions has no row of a node: it is made anew when the next one is asked.
+        recall::reset(connection)?;
+    }
     for (table, column) in part.derived() {
         if !exists(connection, table)? {
             continue;
