@@ -6,6 +6,7 @@ mod list;
 mod review;
 mod status;
 mod switch;
+mod why;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,6 +51,10 @@ enum MemoryAction {
     Move(MoveArgs),
     /// Show lines that nobody has accepted, and accept them.
     Review(ReviewArgs),
+    /// Show where a line of MEMORY.md came from: its sources, how often they were recalled, and their score.
+    Why(why::WhyArgs),
+    /// Show what is known of a text, and what keeps it from being promoted.
+    PromoteExplain(why::PromoteExplainArgs),
     /// Show whether memory is on here, the entries by the class of their authors, and what it cost this week.
     Status(OutArgs),
     /// Switch memory on for this project.
@@ -173,6 +178,8 @@ pub(crate) async fn run(args: &MemoryArgs) -> Result<(), Failure> {
         Some(MemoryAction::Forget(args)) => forget::forget(args).await,
         Some(MemoryAction::Move(args)) => edit::move_lines(args).await,
         Some(MemoryAction::Review(args)) => review::review(args).await,
+        Some(MemoryAction::Why(args)) => why::why(args).await,
+        Some(MemoryAction::PromoteExplain(args)) => why::promote_explain(args).await,
         Some(MemoryAction::Status(out)) => status::status(out).await,
         Some(MemoryAction::On(args)) => switch::on(args).await,
         Some(MemoryAction::Off(out)) => switch::off(out),
