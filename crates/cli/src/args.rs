@@ -296,6 +296,8 @@ pub(crate) enum Cmd {
     Export(ExportArgs),
     /// Manage scheduled work, such as importing what other agents write.
     Schedule(crate::schedule::ScheduleArgs),
+    /// Promote what was recalled often to the long-term memory; show what a dream would do and did.
+    Dream(crate::dream::DreamArgs),
     /// Serve sessions to a program over stdin and stdout, as lines of JSON.
     Serve(crate::serve::ServeArgs),
     /// Answer a hook of another agent: it reads the payload on stdin and prints what the agent's hooks take back. Ends within
@@ -451,6 +453,8 @@ pub(crate) enum ByArg {
     Agent,
     /// Sessions
     Session,
+    /// What calls are for: answers, summaries, work in the background
+    Purpose,
 }
 
 #[derive(Debug, Args)]

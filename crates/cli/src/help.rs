@@ -16,7 +16,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Explain", &["blame", "life", "trace", "recall", "diff"]),
     ("Go back", &["fork", "branch", "undo", "redo", "tobe", "merge", "clone", "compact"]),
     ("Organize", &["memory", "label", "bookmark", "rename", "rm"]),
-    ("Automate", &["export", "proxy", "schedule", "serve", "hash"]),
+    ("Automate", &["export", "dream", "proxy", "schedule", "serve", "hash"]),
 ];
 
 const BEGINNING: &str = "\

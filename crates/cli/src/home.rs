@@ -154,6 +154,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         here: here.to_owned(),
         cwd: task.cwd.clone(),
         in_memory: task.no_session,
+        is_shared: false,
         memory: None,
         provider: task.model.provider.clone(),
         model: task.model.model.clone(),

@@ -17,6 +17,7 @@ mod demo;
 mod diagnostics;
 mod diff;
 mod doctor;
+mod dream;
 #[cfg(test)]
 mod documents;
 mod exit;
@@ -203,6 +204,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Import(args)) => import::run(args).await,
         Some(Cmd::Export(args)) => export::run(args).await,
         Some(Cmd::Schedule(args)) => schedule::run(args).await,
+        Some(Cmd::Dream(args)) => dream::run(args).await,
         Some(Cmd::Serve(args)) => serve::run(args).await,
         // Asked for with too few arguments, or with `--help`: both end before.
         Some(Cmd::Hook(_)) => Ok(()),

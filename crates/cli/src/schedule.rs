@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use quipu_host::jobs::{DueRun, JobNotice, JobRunner, handlers, models_for_jobs};
+use quipu_host::jobs::{DueRun, JobNotice, JobRunner, handlers, keep_dream_job, models_for_jobs};
 use quipu_host::{Home, HostNotice, Observer, SCHEDULED, ScheduledJob, ScheduledWork, now};
 use quipu_schedule::{Recurrence, spell_span};
 use quipu_store::{Job, JobKey, JobPause, JobRetry, JobState, JobTime, Jobs};
@@ -289,6 +289,7 @@ async fn work(once: bool, args: &OutArgs) -> Result<(), Failure> {
     let sealer = home.engine(store.clone(), &home.settings())?.sealer().clone();
     let teller = Arc::new(Teller { home: home.clone(), json: args.json });
     let home = home.with_observer(teller.clone());
+    keep_dream_job(&home, &store).await?;
     let models = models_for_jobs(&home, store.clone());
     let runner = JobRunner::new(store, handlers(&home), teller.clone(), sealer).with_models(models);
     let stop = CancellationToken::new();

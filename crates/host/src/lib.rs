@@ -9,6 +9,7 @@
 
 mod attachments;
 mod background;
+mod background_budget;
 mod bounded_file;
 mod budget;
 mod catalogue;
@@ -16,6 +17,7 @@ mod command_hooks;
 pub mod commands;
 pub mod commit_trailers;
 mod context;
+pub mod dreams;
 mod entry;
 pub mod export;
 mod failure;
@@ -51,6 +53,7 @@ mod permissions;
 mod planning;
 mod program;
 mod prompt;
+mod purposes;
 mod request;
 pub mod resources;
 mod rules;
@@ -76,6 +79,7 @@ mod watch;
 mod web;
 
 pub use attachments::{mention, pasted_image, with_images};
+pub use background_budget::{BackgroundBudget, background_budget, has_background_budget};
 pub use budget::{Budget, budget_of, spent_today};
 pub use catalogue::{KeptCatalogue, refresh_catalogue, remove_catalogue};
 pub use commands::{CommandCall, CommandError, CommandHandler, CommandRegistry};
@@ -111,6 +115,7 @@ pub use permissions::{
     mode_named, permissions_here,
 };
 pub use program::program_path;
+pub use purposes::{DREAM_PURPOSE, FLUSH_PURPOSE};
 pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
@@ -123,7 +128,8 @@ pub use search::{FoundItem, FoundItems};
 pub use semantic::{SemanticReport, SemanticSearch};
 pub use session_file::{Mirror, is_file};
 pub use settings::{
-    BudgetSettings, FallbackSettings, Problem, ProblemKind, SandboxSettings, SettingRow, Settings, Source,
+    BudgetSettings, DreamingSettings, FallbackSettings, Problem, ProblemKind, SandboxSettings, SettingRow,
+    Settings, Source,
 };
 pub use sources::Sources;
 pub use suggestions::{

@@ -33,7 +33,9 @@ impl Forgotten {
         match std::fs::metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(failed(error)),
-            Ok(found) if found.len() > LIMIT => return Err(failed(std::io::Error::other("it is larger than 16 MiB"))),
+            Ok(found) if found.len() > LIMIT => {
+                return Err(failed(std::io::Error::other("it is larger than 16 MiB")));
+            }
             Ok(_) => {}
         }
         let text = std::fs::read(&path).map_err(MemoryError::io("read", &path))?;

@@ -137,7 +137,10 @@ impl MemoryHome {
         };
         let repository = Self::repository(project);
         let has_repository = repository.root.is_dir() && !repository.root.starts_with(&self.home);
-        Ok([Some(own), has_repository.then_some(repository), Some(self.user())].into_iter().flatten().collect())
+        Ok([Some(own), has_repository.then_some(repository), Some(self.user())]
+            .into_iter()
+            .flatten()
+            .collect())
     }
 
     /// The content of a repository's memory that was accepted; nothing where the choices cannot be read.
@@ -164,7 +167,8 @@ impl MemoryHome {
                 .and_then(|file| file.take(LIMIT).read_to_string(&mut text))
                 .map_err(|error| failed(error.to_string()))?,
         };
-        let choices: MemoryChoices = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
+        let choices: MemoryChoices =
+            serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
         if choices.version != VERSION {
             return Err(failed(format!(
                 "it has version {}; this program knows only version {VERSION}",

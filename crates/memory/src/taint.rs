@@ -54,7 +54,9 @@ fn reads(entry: &Entry, step: &StepInfo) -> Reads {
         return Reads::Untrusted;
     }
     match entry {
-        Entry::Message(Message::ToolResult(result)) if CLEAN.contains(&result.tool_name.as_str()) => Reads::Nothing,
+        Entry::Message(Message::ToolResult(result)) if CLEAN.contains(&result.tool_name.as_str()) => {
+            Reads::Nothing
+        }
         Entry::Message(Message::User(_)) => {
             let from = provenance(entry, step, None).unwrap_or_default();
             match AuthorClass::from(from.author) {
@@ -83,8 +85,11 @@ pub async fn class_of_node(store: &dyn Graph, node: NodeId) -> Result<Option<Aut
     let Some(decoded) = decode_nodes(store, &nodes).await?.pop() else { return Ok(None) };
     let parent = nodes.first().and_then(|node| node.record.parent);
     let said = decoded.step.provenance.as_ref().map(|from| AuthorClass::from(from.author));
-    let added_foreign =
-        decoded.step.added.iter().any(|added| AuthorClass::from(added.provenance.author) == AuthorClass::Untrusted);
+    let added_foreign = decoded
+        .step
+        .added
+        .iter()
+        .any(|added| AuthorClass::from(added.provenance.author) == AuthorClass::Untrusted);
     if added_foreign {
         return Ok(Some(AuthorClass::Untrusted));
     }
@@ -101,7 +106,9 @@ pub async fn class_of_node(store: &dyn Graph, node: NodeId) -> Result<Option<Aut
         },
         // A summary may say what anybody said before it.
         Entry::Compaction(_) => Some(AuthorClass::Untrusted),
-        Entry::Message(Message::CompactionSummary(_) | Message::BranchSummary(_)) => Some(AuthorClass::Untrusted),
+        Entry::Message(Message::CompactionSummary(_) | Message::BranchSummary(_)) => {
+            Some(AuthorClass::Untrusted)
+        }
         Entry::Message(_) => {
             said.or_else(|| provenance(&decoded.entry, &decoded.step, None).map(|from| from.author.into()))
         }

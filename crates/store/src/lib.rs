@@ -6,6 +6,7 @@
 mod activity;
 mod base;
 mod bulk;
+mod dreams;
 mod error;
 mod forest;
 mod holder;
@@ -26,6 +27,7 @@ mod words;
 pub use activity::*;
 pub use base::*;
 pub use bulk::*;
+pub use dreams::*;
 pub use error::*;
 pub use forest::*;
 pub use holder::*;

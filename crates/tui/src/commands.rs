@@ -29,6 +29,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     reports::LIFE,
     reports::DIFF,
     reports::USAGE,
+    reports::DREAM,
     reports::CONTEXT,
     reports::SKILLS,
     reports::MEMORY,

@@ -6,6 +6,7 @@ mod agent;
 mod answers;
 mod commits;
 mod contest;
+mod dream;
 mod files;
 mod guard;
 mod histories;
@@ -54,6 +55,7 @@ const BENCHMARKS: &[Benchmark] = &[
     search::BENCHMARK,
     recall::BENCHMARK,
     answers::BENCHMARK,
+    dream::BENCHMARK,
     shared::BENCHMARK,
     files::BENCHMARK,
     import::BENCHMARK,

@@ -7,7 +7,7 @@ use quipu_host::holders::EraseTargets;
 use quipu_memory::Forgotten;
 use quipu_memory::notes::{FoundLine, Notebook};
 use quipu_protocol::NodeId;
-use quipu_store::{Order, ReadModel as _, SearchQuery, Sessions};
+use quipu_store::{Order, SearchQuery, Sessions};
 use serde_json::json;
 
 use super::{ForgetArgs, OpenMemories, open};

@@ -61,8 +61,14 @@ pub(super) fn known(home: &Home, command: &str) -> Option<Vec<Candidate>> {
             ("--by model", "models"),
             ("--by agent", "programs"),
             ("--by session", "sessions"),
+            ("--by purpose", "what calls are for"),
             ("--since 1d", "the last day"),
             ("--since 1w", "the last week"),
+        ],
+        "dream" => &[
+            ("status", "when the next dream is due, and what the last one did"),
+            ("--dry-run", "what a dream would promote now"),
+            ("--now", "dream now"),
         ],
         "import" => return Some(candidates(quipu_host::suggested_agents())),
         "login" => return Some(candidates(quipu_host::suggested_providers(home))),
@@ -137,7 +143,7 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 40] = [
+    const ELSEWHERE: [&str; 43] = [
         "tools",
         "web.",
         "agents.",
@@ -177,6 +183,8 @@ mod tests {
         "files.ignoredFiles",
         "publish",
         "budget.waitMs",
+        "budget.background",
+        "memory.dreaming.",
         "sandbox.",
         "permissions.",
     ];

@@ -53,6 +53,8 @@ mod diagnostics;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
+mod dreams;
+#[cfg(test)]
 #[cfg(test)]
 mod erased;
 #[cfg(test)]

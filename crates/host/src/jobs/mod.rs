@@ -2,6 +2,7 @@
 //! it the jobs that are due, and [`run_alongside`] drives one while a long-lived front runs. `docs/schedule.md` says what holds.
 
 mod answers;
+mod dream;
 mod drive;
 mod import_now;
 mod import_watch;
@@ -23,6 +24,7 @@ use crate::{Home, HostNotice, Observer};
 
 pub use crate::job_notice::JobNotice;
 pub use answers::take_answers;
+pub use dream::{DREAM, DreamJob, keep_dream_job};
 pub use drive::run_alongside;
 pub use import_now::IMPORT_NOW;
 pub use import_watch::{IMPORT_WATCH, ImportWatch};
@@ -162,5 +164,9 @@ impl JobContext {
 /// The handlers that every front has.
 pub fn handlers(home: &Home) -> Vec<Arc<dyn JobHandler>> {
     let built_in: Vec<Arc<dyn BuiltInWork>> = vec![Arc::new(import_now::ImportNow::new(home.clone()))];
-    vec![Arc::new(ImportWatch::new(home.clone())), Arc::new(ScheduledHandler::new(home.clone(), built_in))]
+    vec![
+        Arc::new(ImportWatch::new(home.clone())),
+        Arc::new(ScheduledHandler::new(home.clone(), built_in)),
+        Arc::new(DreamJob::new(home.clone())),
+    ]
 }

@@ -114,6 +114,8 @@ pub struct Settings {
     pub schedule_tool: bool,
     /// Heads of other programs.
     pub publish: PublishSettings,
+    /// Dreams over memories.
+    pub dreaming: DreamingSettings,
     /// What may be spent.
     pub budget: BudgetSettings,
     /// Where commands run.
@@ -165,13 +167,24 @@ pub enum NotifySetting {
     Off,
 }
 
+/// The members of `memory.dreaming`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DreamingSettings {
+    /// Whether recalls are kept and dreams run.
+    pub enabled: bool,
+    /// When dreams run, as a cron expression.
+    pub schedule: String,
+}
+
 /// The members of `budget`.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct BudgetSettings {
     /// US dollars for all sessions of a day; `None` for no limit.
     pub daily: Option<f64>,
     /// How long a call waits for money that other calls have reserved.
     pub wait: Option<Duration>,
+    /// US dollars a day for models in the background, by purpose.
+    pub background: BTreeMap<String, f64>,
 }
 
 /// The members of `sandbox`.
@@ -311,9 +324,19 @@ impl Settings {
             background: flag("background").unwrap_or(true),
             schedule_tool: flag("schedule.tool").unwrap_or(false),
             publish: PublishSettings::of_json(&all).0,
+            dreaming: DreamingSettings {
+                enabled: flag("memory.dreaming.enabled").unwrap_or(false),
+                schedule: word("memory.dreaming.schedule").unwrap_or("0 3 * * *").to_owned(),
+            },
             budget: BudgetSettings {
                 daily: value("budget.daily").and_then(Value::as_f64),
                 wait: value("budget.waitMs").and_then(Value::as_u64).map(Duration::from_millis),
+                background: value("budget.background")
+                    .and_then(Value::as_object)
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|(purpose, amount)| Some((purpose.clone(), amount.as_f64()?)))
+                    .collect(),
             },
             sandbox: SandboxSettings {
                 network: match word("sandbox.network") {

@@ -62,7 +62,11 @@ impl MemorySource {
                     let Some(shown) = self.shown(book, &file, most.min(left), cut).await? else { continue };
                     left = left.saturating_sub(shown.characters);
                     let id = format!("{}/{file}", book.place().id);
-                    sections.push(Section { id, text: framed(book.place(), &file, &shown), trust: Trust::Untrusted });
+                    sections.push(Section {
+                        id,
+                        text: framed(book.place(), &file, &shown),
+                        trust: Trust::Untrusted,
+                    });
                 }
             }
         }
@@ -102,7 +106,8 @@ impl MemorySource {
         let authors = book.authors(name).await?;
         let is_trusted = |line: u32| {
             authors.iter().any(|author| {
-                (author.lines.first..=author.lines.last).contains(&line) && author.class != AuthorClass::Untrusted
+                (author.lines.first..=author.lines.last).contains(&line)
+                    && author.class != AuthorClass::Untrusted
             })
         };
         Ok(Shown::of(&text.text, is_trusted, most, cut))

@@ -64,7 +64,10 @@ impl Shown {
                 (Cut::End, _, Some((last, _))) => format!("lines after {last}"),
                 (_, _, _) => "all lines".to_owned(),
             };
-            notes.push(format!("{} of {count} lines are left out ({which}); memory_get reads them", count - shown));
+            notes.push(format!(
+                "{} of {count} lines are left out ({which}); memory_get reads them",
+                count - shown
+            ));
         }
         if unaccepted > 0 {
             notes.push(format!("{unaccepted} lines that nobody has accepted are left out"));

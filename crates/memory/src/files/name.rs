@@ -2,7 +2,6 @@
 
 use jiff::civil::Date;
 
-
 /// Bytes of a name at most.
 const LONGEST: usize = 400;
 /// Directories below `memory/` that are looked into, one in the other, and the file.
@@ -44,7 +43,8 @@ impl FileName {
         let is_note = || {
             let Some(below) = path.strip_prefix("memory/") else { return false };
             let parts: Vec<&str> = below.split('/').collect();
-            let plain = |part: &&str| !part.is_empty() && !part.starts_with('.') && !part.contains(char::is_control);
+            let plain =
+                |part: &&str| !part.is_empty() && !part.starts_with('.') && !part.contains(char::is_control);
             parts.len() <= DEPTH && below.ends_with(".md") && parts.iter().all(plain)
         };
         if path.len() <= LONGEST && (is_top || is_note()) {
@@ -71,7 +71,9 @@ impl FileName {
     pub fn date(&self) -> Option<NoteDate> {
         let name = self.0.strip_prefix("memory/")?.rsplit('/').next()?.strip_suffix(".md")?;
         let (day, rest) = (name.get(..10)?, name.get(10..)?);
-        let digits = |at: std::ops::Range<usize>| day.get(at).is_some_and(|part| part.bytes().all(|b| b.is_ascii_digit()));
+        let digits = |at: std::ops::Range<usize>| {
+            day.get(at).is_some_and(|part| part.bytes().all(|b| b.is_ascii_digit()))
+        };
         let is_spelled = digits(0..4) && digits(5..7) && digits(8..10);
         let day: Date = day.parse().ok().filter(|_| is_spelled)?;
         match rest {

@@ -142,7 +142,8 @@ fn walk(list: &mut FileList, below: &str, directory: &Path, depth: usize) {
         }
         let path = entry.path();
         // Names that are no text, and hidden ones, are not the memory's.
-        let Some(name) = entry.file_name().to_str().filter(|name| !name.starts_with('.')).map(str::to_owned) else {
+        let Some(name) = entry.file_name().to_str().filter(|name| !name.starts_with('.')).map(str::to_owned)
+        else {
             continue;
         };
         let name = format!("{below}/{name}");
@@ -186,7 +187,8 @@ fn take(list: &mut FileList, name: &str, path: &Path) {
 /// What is wrong with it; `Missing` where there is none.
 pub fn read_file(root: &Path, name: &FileName) -> Result<FileText, FileProblem> {
     let (bytes, stamp) = read_bytes(root, name)?;
-    let text = String::from_utf8(bytes).map_err(|error| encoding(error.as_bytes(), error.utf8_error().valid_up_to()))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|error| encoding(error.as_bytes(), error.utf8_error().valid_up_to()))?;
     if text.contains('\0') {
         return Err(FileProblem::Binary);
     }

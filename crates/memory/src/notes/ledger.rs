@@ -179,7 +179,10 @@ pub(crate) fn lines_of(text: &str) -> Vec<&str> {
 }
 
 fn spread(lines: &[(u32, NodeId)]) -> Vec<NodeId> {
-    lines.iter().flat_map(|(count, node)| std::iter::repeat_n(*node, usize::try_from(*count).unwrap_or(0))).collect()
+    lines
+        .iter()
+        .flat_map(|(count, node)| std::iter::repeat_n(*node, usize::try_from(*count).unwrap_or(0)))
+        .collect()
 }
 
 fn joined(lines: &[NodeId]) -> Vec<(u32, NodeId)> {

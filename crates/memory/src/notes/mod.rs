@@ -16,6 +16,6 @@ mod review;
 pub use forget::FoundLine;
 pub use ledger::{LineAuthor, LineRange};
 pub use node::{CHANGE, NoteChange, session_of};
-pub use notebook::{Notebook, NoteAuthor, WrittenNote};
+pub use notebook::{NoteAuthor, Notebook, WrittenNote};
 pub use observe::Unexplained;
 pub use review::LinesToReview;

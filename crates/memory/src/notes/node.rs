@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use quipu_dag::{Node, NodeRecord};
 use quipu_protocol::{
-    Body, Content, CustomMessage, Entry, Epoch, FileChange, FileState, Json, Message, NodeId, Origin, Provenance,
-    SessionId, SessionStart, StepInfo, UnixMs,
+    Body, Content, CustomMessage, Entry, Epoch, FileChange, FileState, Json, Message, NodeId, Origin,
+    Provenance, SessionId, SessionStart, StepInfo, UnixMs,
 };
 use quipu_store::{Commit, NewChunk, RefName};
 use quipu_transcript::{DecodedEntry, Listing, encode_listed};

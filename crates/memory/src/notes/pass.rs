@@ -199,7 +199,8 @@ impl<'a> Pass<'a> {
                 Replacement::Changed => continue,
                 Replacement::Done(former) => former,
             };
-            let stamp = std::fs::symlink_metadata(&path).map(|found| FileStamp::from(&found)).unwrap_or_default();
+            let stamp =
+                std::fs::symlink_metadata(&path).map(|found| FileStamp::from(&found)).unwrap_or_default();
             let after = Some(kept(&new, &self.book.sealer));
             let said = NoteChange {
                 by: author.by.chars().take(BY).collect(),
@@ -397,7 +398,8 @@ async fn chain_at(book: &Notebook, head: Option<NodeId>) -> Result<(NodeChain, O
     match head {
         Some(head) => {
             let node = book.store.nodes(&[head]).await?.into_iter().flatten().next();
-            let (listed, last) = node.map_or((None, 0), |node| (node.record.external_id, node.record.timestamp));
+            let (listed, last) =
+                node.map_or((None, 0), |node| (node.record.external_id, node.record.timestamp));
             Ok((NodeChain::below(Some(head), listed, last), Some(head)))
         }
         None => {
@@ -479,7 +481,10 @@ async fn apply(
             let text = text_of(book, *content).await?;
             ledger.change(path, old.as_deref(), text.as_deref().map(|text| (text, *content)), node);
         }
-        FileState::Absent | FileState::Link { .. } | FileState::Directory { .. } | FileState::Unknown { .. } => {
+        FileState::Absent
+        | FileState::Link { .. }
+        | FileState::Directory { .. }
+        | FileState::Unknown { .. } => {
             ledger.change(path, None, None, node);
         }
     }

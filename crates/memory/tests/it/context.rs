@@ -20,7 +20,8 @@ fn memories_are_open_where_a_person_switched_them_on() {
     std::fs::create_dir_all(&below).unwrap();
     assert!(home.open(&below).unwrap().is_empty() && !home.root().exists());
     home.choose(&project, |choice| choice.on = true).unwrap();
-    let ids = |cwd: &std::path::Path| home.open(cwd).unwrap().into_iter().map(|place| place.id).collect::<Vec<_>>();
+    let ids =
+        |cwd: &std::path::Path| home.open(cwd).unwrap().into_iter().map(|place| place.id).collect::<Vec<_>>();
     let own = home.project(&project).id;
     assert_eq!(ids(&below), [own.as_str(), "user"]);
     assert!(ids(world.dir.path()).is_empty(), "another project has none");

@@ -30,7 +30,18 @@ fn dates_in_names_are_days_that_exist() {
 #[test]
 fn names_outside_of_a_memory_are_refused() {
     use quipu_memory::files::FileName;
-    for path in ["", "notes.md", "../MEMORY.md", "/MEMORY.md", "memory/../x.md", "memory//x.md", "memory/.x.md", "memory/x.txt", "memory/a/b/c/d.md", "memory/a\nb.md"] {
+    for path in [
+        "",
+        "notes.md",
+        "../MEMORY.md",
+        "/MEMORY.md",
+        "memory/../x.md",
+        "memory//x.md",
+        "memory/.x.md",
+        "memory/x.txt",
+        "memory/a/b/c/d.md",
+        "memory/a\nb.md",
+    ] {
         let error = FileName::new(path).expect_err(path).to_string();
         assert!(error.contains("names no file of a memory"), "{error}");
     }

@@ -7,6 +7,8 @@ mod citations;
 #[cfg(test)]
 mod context;
 #[cfg(test)]
+mod dream;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod notes;

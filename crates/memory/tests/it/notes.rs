@@ -24,7 +24,9 @@ async fn change_is_a_node_with_states_class_and_sources() {
     assert_eq!(head, written.node);
     let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
-    assert!(matches!(&decoded[0].entry, Entry::Session(start) if start.cwd == book.place().root.to_string_lossy()));
+    assert!(
+        matches!(&decoded[0].entry, Entry::Session(start) if start.cwd == book.place().root.to_string_lossy())
+    );
     let last = decoded.last().unwrap();
     assert!(matches!(&last.entry, Entry::Message(Message::Custom(_))));
     let [change] = &last.step.files[..] else { panic!("{:?}", last.step.files) };
@@ -141,7 +143,9 @@ async fn writers_of_many_processes_lose_no_line() {
             for at in 0..10 {
                 let line = format!("writer {writer} {at}");
                 let book = world.book();
-                while let Err(error) = book.append(&name("memory/2026-11-27.md"), &by(AuthorClass::Agent), &line).await {
+                while let Err(error) =
+                    book.append(&name("memory/2026-11-27.md"), &by(AuthorClass::Agent), &line).await
+                {
                     assert!(matches!(error, MemoryError::Unsettled(_) | MemoryError::Busy(_)), "{error}");
                 }
             }
@@ -171,7 +175,9 @@ async fn writers_of_many_processes_lose_no_line() {
 async fn forgotten_lines_are_hidden_and_not_said_by_the_list() {
     let world = World::new();
     let book = world.book();
-    book.append(&name("MEMORY.md"), &by(AuthorClass::Owner), "# Facts\n- The Cat is called Mia.\n- other").await.unwrap();
+    book.append(&name("MEMORY.md"), &by(AuthorClass::Owner), "# Facts\n- The Cat is called Mia.\n- other")
+        .await
+        .unwrap();
     let found = book.find_lines("mia cat");
     assert_eq!(found.len(), 1);
     Forgotten::add(&world.home(), found.iter().map(|line| line.text.as_str()), []).unwrap();

@@ -10,6 +10,7 @@ mod connect;
 #[cfg(test)]
 mod cost;
 mod costs;
+mod dreams;
 mod erase;
 mod erased;
 mod failure;

@@ -10,6 +10,8 @@ mod conformance;
 #[cfg(test)]
 mod cost;
 #[cfg(test)]
+mod dreams;
+#[cfg(test)]
 mod erase;
 #[cfg(test)]
 mod erase_structure;

@@ -41,6 +41,13 @@ pub(crate) const USAGE: SlashCommand =
         run(named("usage", words(arguments)), effects);
     })
     .completes();
+pub(crate) const DREAM: SlashCommand = SlashCommand::new(
+    "dream",
+    "[--dry-run|--now]",
+    "show what was recalled often, and promote it",
+    |_, arguments, effects| run(named("dream", words(arguments)), effects),
+)
+.completes();
 pub(crate) const CONTEXT: SlashCommand = SlashCommand::new(
     "context",
     "",
