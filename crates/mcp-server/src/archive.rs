@@ -7,8 +7,8 @@ use quipu_protocol::UnixMs;
 use quipu_seal::Sealer;
 use quipu_store::Graph;
 
+use crate::desk::MemoryDesk;
 use crate::error::{CallError, StoreOpenError};
-use crate::memory::MemoryDesk;
 use crate::reach::ScopeSetting;
 
 /// Opens the store; `None` while nothing was ever stored.

@@ -23,7 +23,7 @@ const SESSION: usize = 400;
 const BATCH: usize = 400;
 /// Different words.
 const WORDS: u64 = 60_000;
-/// Questions.
+/// How many questions are asked by each signal.
 const QUESTIONS: usize = 500;
 /// Numbers of a vector.
 const WIDTH: usize = 256;
@@ -142,7 +142,7 @@ async fn measure(file: &Path, nodes: usize, notes: usize) -> Outcome<()> {
     let store = SqliteStore::open(file, &OpenOptions::default())?;
     fill(&store, nodes).await?;
     let before = size(file)?;
-    let made: Arc<dyn WordVectors> = Arc::new(MadeUp);
+    let made: Arc<dyn WordVectors> = Arc::new(LetterVectors);
     let began = Instant::now();
     while store.index_recall(None, Duration::from_secs(1)).await? > 0 {}
     row("nodes indexed", "ms", began.elapsed().as_secs_f64() * 1e3);
@@ -200,9 +200,9 @@ async fn measure(file: &Path, nodes: usize, notes: usize) -> Outcome<()> {
 }
 
 /// Vectors that are made of the letters of words.
-struct MadeUp;
+struct LetterVectors;
 
-impl WordVectors for MadeUp {
+impl WordVectors for LetterVectors {
     fn id(&self) -> &str {
         "bench"
     }

@@ -1,5 +1,6 @@
 //! `quipu memory search`, over imported sessions and notes.
 
+use quipu_testkit::Answer;
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -71,4 +72,39 @@ fn store_without_questions_has_no_index_for_them() {
     assert_eq!(search(&world, &["hello"]).len(), 2, "the answer stands beside it");
     let written = std::fs::read(world.path("home/.quipu/quipu.db-wal")).unwrap_or_default();
     assert!(has() || contains(&written, b"quipu_x_recall"));
+}
+
+/// The text of everything that the last request says.
+fn last(world: &World) -> String {
+    let body: Value = world.requests().last().unwrap().json();
+    body.to_string()
+}
+
+#[test]
+fn model_notes_something_and_finds_it_in_its_own_project() {
+    let world = World::new([]);
+    let tools = |world: &World| last(world).contains("memory_search");
+    world.server.push(Answer::new().text("Well.").reply());
+    world.run(&["-p", "hello"]).ok();
+    assert!(!tools(&world), "memory is off");
+    world.run(&["memory", "on"]).ok();
+    world.server.push(call("c1", "memory_note", &json!({ "text": "The key rotates on Mondays." })));
+    world.server.push(Answer::new().text("I noted it.").reply());
+    world.run(&["-p", "Keep that in mind."]).ok();
+    assert!(tools(&world) && last(&world).contains("#L1"), "{}", last(&world));
+    world.server.push(call("c2", "memory_search", &json!({ "query": "When do keys rotate?", "kind": "note" })));
+    world.server.push(Answer::new().text("On Mondays.").reply());
+    world.run(&["-p", "When?"]).ok();
+    assert!(last(&world).contains("- The key rotates on Mondays."), "{}", last(&world));
+    let hits = search(&world, &["key rotation", "--kind", "note"]);
+    let [hit] = &hits[..] else { panic!("{hits:?}") };
+    assert_eq!((&hit["lines"], &hit["by"], &hit["author"]), (&json!([1, 1]), &json!("words"), &json!("agent")));
+    assert!(hit["path"].as_str().unwrap().starts_with("memory/") && hit["node"].is_null());
+    // Another project sees none of it.
+    let other = world.path("other");
+    std::fs::create_dir_all(&other).unwrap();
+    let mut command = world.quipu(&["memory", "on"]);
+    assert!(command.current_dir(&other).status().unwrap().success());
+    let mut command = world.quipu(&["memory", "search", "--json", "key rotation", "--kind", "note"]);
+    assert_eq!(String::from_utf8_lossy(&command.current_dir(&other).output().unwrap().stdout), "");
 }

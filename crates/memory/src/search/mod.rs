@@ -16,7 +16,7 @@ use quipu_store::{
     Graph, MOST_RECALLED, RecallHits, RecallKind, RecallPlace, RecallQuery, RecallSignal, StoreError, WordVectors,
 };
 
-pub use self::tools::{MemoryNotes, MemoryTools, NOTE_TOOL, memory_tool_names, unavailable};
+pub use self::tools::{MemoryNotes, MemoryTools, NOTE_TOOL, RecallObserver, memory_tool_names, unavailable};
 use crate::notes::Notebook;
 use crate::{AuthorClass, Citation, Forgotten, MemoryError, MemoryHome, MemoryPlace};
 

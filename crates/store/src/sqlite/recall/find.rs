@@ -14,6 +14,7 @@ use super::super::vectors::{cosine, packed};
 use super::super::{places, rows};
 use super::space::{Space, Totals, Unit, Units, frequency, kind, postings, totals};
 use super::vectors::{Weights, each};
+use super::words::weight;
 use super::{author_number, author_of, notes, words};
 use crate::{
     MOST_RECALLED, RecallHit, RecallHits, RecallKind, RecallPlace, RecallQuery, RecallSignal, WordVectors,
@@ -44,13 +45,8 @@ const NEAREST: usize = 2_000;
 const NEAR: usize = 200;
 /// Steps of scores by which the first ones are told from the others.
 const STEPS: usize = 1_024;
-/// Words of a date.
+/// How much longer its date makes a unit.
 const DATE_WORDS: f32 = 3.0;
-
-#[expect(clippy::cast_possible_truncation, reason = "a weight")]
-pub(super) fn weight(number: f64) -> f32 {
-    number as f32
-}
 
 /// A word of the question and how rare it is.
 struct Word {
@@ -80,7 +76,7 @@ impl Candidate {
 }
 
 /// Answers a question from what is indexed.
-pub(super) fn find(
+pub(in crate::sqlite) fn find(
     connection: &Connection,
     query: &RecallQuery,
     vectors: Option<&dyn WordVectors>,
@@ -117,8 +113,8 @@ pub(super) fn find(
         if totals.units > 0 {
             let scope = Scope::of(connection, query, space, totals)?;
             let vector = vector.as_ref().map(|(vectors, bytes)| (*vectors, bytes.as_slice()));
-            let ranking = Ranking { connection, query, space, totals, words: &words, scope, vector };
-            ranking.rank(&mut candidates)?;
+            let ranker = Ranker { connection, query, space, totals, words: &words, scope, vector };
+            ranker.rank(&mut candidates)?;
         }
     }
     candidates.retain(|candidate| candidate.own > 0.0 || candidate.near > 0.0);
@@ -283,7 +279,7 @@ fn first(units: &[u32], scores: &[f32], most: usize) -> Vec<u32> {
     units.iter().filter(|unit| step(unit) >= from).take(most.saturating_mul(4)).copied().collect()
 }
 
-struct Ranking<'a> {
+struct Ranker<'a> {
     connection: &'a Connection,
     query: &'a RecallQuery,
     space: Space,
@@ -296,7 +292,7 @@ struct Ranking<'a> {
 
 type Postings = Vec<(u32, u32, bool)>;
 
-impl Ranking<'_> {
+impl Ranker<'_> {
     fn rank(&self, candidates: &mut Vec<Candidate>) -> Outcome<()> {
         let mut lists: Vec<(&Word, Postings)> = Vec::new();
         for word in self.words.iter().filter(|word| word.units[slot(self.space)] > 0) {

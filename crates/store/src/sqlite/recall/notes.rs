@@ -19,13 +19,13 @@ CREATE INDEX IF NOT EXISTS quipu_x_note_chunk_file ON quipu_x_note_chunk(file);
 /// Units of changed files that stay at least before the index is made anew.
 const GONE: u32 = 4_000;
 
-pub(super) fn reset(connection: &Connection) -> Outcome<()> {
+pub(in crate::sqlite) fn reset(connection: &Connection) -> Outcome<()> {
     Space::Notes.reset(connection)?;
     connection.execute_batch("DROP TABLE IF EXISTS quipu_x_note_file; DROP TABLE IF EXISTS quipu_x_note_chunk")?;
     Ok(())
 }
 
-pub(super) fn indexed(connection: &Connection, memory: &str) -> Outcome<Vec<IndexedNote>> {
+pub(in crate::sqlite) fn indexed(connection: &Connection, memory: &str) -> Outcome<Vec<IndexedNote>> {
     if !Space::Notes.exists(connection)? {
         return Ok(Vec::new());
     }
@@ -36,7 +36,7 @@ pub(super) fn indexed(connection: &Connection, memory: &str) -> Outcome<Vec<Inde
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn put(
+pub(in crate::sqlite) fn put(
     connection: &Connection,
     memory: &str,
     changes: &[NoteChange],

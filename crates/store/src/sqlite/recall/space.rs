@@ -96,7 +96,7 @@ pub(super) fn totals(connection: &Connection, space: Space) -> Outcome<Totals> {
     Ok(statement.query_row([], read).optional()?.unwrap_or_default())
 }
 
-/// A unit.
+/// What is kept of a message or of a chunk of a note.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Unit {
     /// The row of its node, or of its chunk.
