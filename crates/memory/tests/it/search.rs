@@ -40,7 +40,7 @@ async fn notes_are_found_as_soon_as_they_change() {
     book.append(&name("memory/2026-11-20.md"), &by(AuthorClass::Agent), "- The gate opens at nine.").await.unwrap();
     book.append(&name("MEMORY.md"), &by(AuthorClass::Owner), "# Tools\n\nUse ripgrep.").await.unwrap();
     assert_eq!(ask(&search, "When does the gate open?").await, [(format!("{id}/memory/2026-11-20.md#L1"), "agent")]);
-    assert_eq!(ask(&search, "Which tool?").await[0], (format!("{id}/MEMORY.md#L1"), "owner"));
+    assert_eq!(ask(&search, "Which tool?").await[0], (format!("{id}/MEMORY.md#L3"), "owner"), "a line has its heading");
     // An editor writes: found at once, and untrusted until a person says so.
     world.put("memory/2026-11-20.md", "- The gate is closed.\n- Lunch is soup.\n");
     assert_eq!(ask(&search, "soup for lunch").await[0], (format!("{id}/memory/2026-11-20.md#L1-L2"), "untrusted"));
@@ -51,7 +51,8 @@ async fn notes_are_found_as_soon_as_they_change() {
     world.put("DREAMS.md", "A dream of ripgrep and soup.\n");
     assert!(ask(&search, "a dream of soup").await.is_empty());
     Forgotten::add(&world.home(), ["Use ripgrep."], []).unwrap();
-    assert!(ask(&search, "ripgrep").await.is_empty());
+    let left = ask(&search, "ripgrep").await;
+    assert!(left.iter().all(|(place, _)| !place.ends_with("#L3")), "{left:?}");
 }
 
 async fn call(tools: &MemoryNotes, tool: &str, args: Value) -> Value {
