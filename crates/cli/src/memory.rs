@@ -135,7 +135,7 @@ struct OnArgs {
 
 /// Whose memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum WhoseArg {
+pub(crate) enum WhoseArg {
     /// Of this project
     Project,
     /// Your own, for every project

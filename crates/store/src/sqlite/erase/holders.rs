@@ -71,8 +71,14 @@ impl Part {
             Self::Jobs
         } else if begins(&["quipu_recall", "quipu_dream", "quipu_promotion"]) {
             Self::Dreams
-        } else if begins(&["quipu_x_search", "quipu_x_late", "quipu_x_words", "quipu_x_parts", "quipu_x_recall", "quipu_x_note"])
-        {
+        } else if begins(&[
+            "quipu_x_search",
+            "quipu_x_late",
+            "quipu_x_words",
+            "quipu_x_parts",
+            "quipu_x_recall",
+            "quipu_x_note",
+        ]) {
             Self::Search
         } else if begins(&["quipu_x_meaning", "quipu_x_vector"]) {
             Self::Semantic
