@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{AuthorClass, Entry, Epoch, SessionId, SessionStart, StepInfo};
 use quipu_store::{
-    Commit, NoteChange, NoteChunk, OpenOptions, RecallIndex, RecallQuery, RefMove, RefName, SqliteStore, Store,
-    WordVectors,
+    Commit, NoteChange, NoteChunk, OpenOptions, RecallIndex, RecallQuery, RefMove, RefName, SqliteStore,
+    Store, WordVectors,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -58,8 +58,8 @@ impl Random {
 /// The word of a rank: short when common, spelled from syllables.
 fn word(rank: u64) -> String {
     const SYLLABLES: [&str; 32] = [
-        "ta", "re", "in", "so", "ko", "mi", "le", "un", "per", "tra", "con", "is", "ed", "or", "al", "no", "ve",
-        "chi", "da", "qu", "ster", "ing", "po", "ba", "ru", "fe", "gon", "lu", "za", "he", "wi", "ny",
+        "ta", "re", "in", "so", "ko", "mi", "le", "un", "per", "tra", "con", "is", "ed", "or", "al", "no",
+        "ve", "chi", "da", "qu", "ster", "ing", "po", "ba", "ru", "fe", "gon", "lu", "za", "he", "wi", "ny",
     ];
     let (mut rest, mut word) = (rank, String::new());
     while rest > 0 {
@@ -212,7 +212,9 @@ impl WordVectors for LetterVectors {
     }
 
     fn word(&self, word: &str) -> Arc<[f32]> {
-        let seed = word.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |seed, byte| (seed ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        let seed = word.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |seed, byte| {
+            (seed ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
         Random(seed | 1).vector().into()
     }
 }

@@ -225,7 +225,8 @@ impl MemoryNotes {
             out.push('\n');
             count += 1;
         }
-        let mut result = json!({ "path": shown, "text": out, "from": from, "lines": count, "note": ARCHIVED });
+        let mut result =
+            json!({ "path": shown, "text": out, "from": from, "lines": count, "note": ARCHIVED });
         if let Some(next) = next {
             result["truncated"] = true.into();
             result["nextFrom"] = next.into();
@@ -248,7 +249,8 @@ impl MemoryNotes {
                 "Write one sentence.",
             );
         }
-        let is_own = |book: &&Notebook| matches!(book.place().kind, MemoryKind::Project | MemoryKind::Workspace);
+        let is_own =
+            |book: &&Notebook| matches!(book.place().kind, MemoryKind::Project | MemoryKind::Workspace);
         let Some(book) = self.search.books().iter().find(is_own) else {
             return unavailable("this project has no memory", "Tell the user instead.");
         };

@@ -8,8 +8,8 @@ use rusqlite::Connection;
 use super::failure::{Failure, Outcome};
 use super::{SqliteStore, index, places, recall, search};
 use crate::{
-    Durability, Fut, IndexedNote, NoteChange, QUESTION_LIMIT, RecallHits, RecallIndex, RecallQuery, StoreError,
-    WordVectors,
+    Durability, Fut, IndexedNote, NoteChange, QUESTION_LIMIT, RecallHits, RecallIndex, RecallQuery,
+    StoreError, WordVectors,
 };
 
 impl SqliteStore {
@@ -27,7 +27,8 @@ impl SqliteStore {
                         Some(left) => left,
                         None => places::last(connection)?,
                     };
-                    let vectors = words.as_deref().map_or(Ok(0), |words| recall::vectors::left(connection, words))?;
+                    let vectors =
+                        words.as_deref().map_or(Ok(0), |words| recall::vectors::left(connection, words))?;
                     Ok((nodes, u64::from(vectors)))
                 }
             }

@@ -267,7 +267,11 @@ fn first(units: &[u32], scores: &[f32], most: usize) -> Vec<u32> {
         return units.to_vec();
     }
     // By steps of their scores, in one pass: sorting them would take longer than all the rest.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the number of steps")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "from 0 to the number of steps"
+    )]
     let step = |unit: &u32| ((score(unit) / best * (STEPS - 1) as f32) as usize).min(STEPS - 1);
     let mut counts = [0_usize; STEPS];
     units.iter().for_each(|unit| counts[step(unit)] += 1);
@@ -365,7 +369,9 @@ impl Ranker<'_> {
                 let unit = taken[at as usize].1;
                 let times = *times as f32;
                 let mut add = |number: u32, weight: f32| {
-                    let Some(at) = place.get(number as usize).and_then(|at| at.checked_sub(1)) else { return };
+                    let Some(at) = place.get(number as usize).and_then(|at| at.checked_sub(1)) else {
+                        return;
+                    };
                     if number > 0 && weight > 0.0 {
                         if weights[at as usize] == 0.0 {
                             changed.push(at as usize);
@@ -395,9 +401,11 @@ impl Ranker<'_> {
                     rarity * times * (REPETITION + 1.0) / (times + REPETITION * length);
             }
         }
-        let candidates = taken.into_iter().zip(own).zip(mass).filter(|(((number, unit), _), _)| {
-            self.scope.may_hold(*number) && self.scope.holds(unit)
-        });
+        let candidates = taken
+            .into_iter()
+            .zip(own)
+            .zip(mass)
+            .filter(|(((number, unit), _), _)| self.scope.may_hold(*number) && self.scope.holds(unit));
         Ok(candidates
             .map(|(((number, unit), own), mass)| Candidate {
                 space: self.space,
@@ -500,7 +508,8 @@ fn ranked(mut candidates: Vec<Candidate>, mass: f32, with_vectors: bool) -> Vec<
     let least = nearness.get(NEAR.min(nearness.len().saturating_sub(1))).copied().unwrap_or(0.0);
     let mut groups: HashMap<(usize, u32), f32> = HashMap::new();
     for candidate in &mut candidates {
-        candidate.near = if most > least { ((candidate.near - least) / (most - least)).max(0.0) } else { 0.0 };
+        candidate.near =
+            if most > least { ((candidate.near - least) / (most - least)).max(0.0) } else { 0.0 };
         let group = groups.entry((slot(candidate.space), candidate.unit.group)).or_default();
         *group = group.max(candidate.near);
     }
@@ -551,9 +560,7 @@ fn hits(
                     first: place.lines.0,
                     last: place.lines.1,
                 }),
-            Space::Sessions => {
-                node_place(connection, &mut reader, &mut sessions, &mut shown, stems, &unit)?
-            }
+            Space::Sessions => node_place(connection, &mut reader, &mut sessions, &mut shown, stems, &unit)?,
         };
         let Some(place) = place else { continue };
         let by = match (candidate.own > 0.0, candidate.near > 0.0) {

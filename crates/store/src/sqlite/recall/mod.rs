@@ -90,7 +90,8 @@ pub(super) fn advance(connection: &Connection, step: (usize, usize)) -> Outcome<
         && let Some(row) = found.next()?
     {
         nodes += 1;
-        let (session, parent, seq): (Option<i64>, Option<i64>, i64) = (row.get(9)?, row.get(10)?, row.get(11)?);
+        let (session, parent, seq): (Option<i64>, Option<i64>, i64) =
+            (row.get(9)?, row.get(10)?, row.get(11)?);
         adder.totals.seq = seq;
         let (before, hops) = walk.before(connection, &mut adder.units, parent)?;
         let unit = match rows::node(row)? {
@@ -146,7 +147,8 @@ fn is_ours(connection: &Connection, known: &mut HashMap<i64, bool>, session: i64
     if let Some(is) = known.get(&session) {
         return Ok(*is);
     }
-    let mut statement = connection.prepare_cached("SELECT agent = 'quipu' FROM quipu_x_session WHERE num = ?1")?;
+    let mut statement =
+        connection.prepare_cached("SELECT agent = 'quipu' FROM quipu_x_session WHERE num = ?1")?;
     let is = statement.query_row([session], |row| row.get(0)).optional()?.unwrap_or(false);
     known.insert(session, is);
     Ok(is)
@@ -178,7 +180,8 @@ impl Walk {
             if hops > HOPS {
                 break;
             }
-            let mut statement = connection.prepare_cached("SELECT parent FROM quipu_x_node WHERE seq = ?1")?;
+            let mut statement =
+                connection.prepare_cached("SELECT parent FROM quipu_x_node WHERE seq = ?1")?;
             next = statement.query_row([seq], |row| row.get(0)).optional()?.flatten();
         }
         Ok((None, hops))
@@ -216,9 +219,12 @@ fn unit_of(
         if let Some(provenance) = &decoded.step.provenance {
             author = provenance.author;
         }
-        if let (false, Entry::Message(Message::User(message))) = (decoded.step.added.is_empty(), &decoded.entry) {
+        if let (false, Entry::Message(Message::User(message))) =
+            (decoded.step.added.is_empty(), &decoded.entry)
+        {
             // What hooks and memories put beside a prompt was not said in it.
-            let is_added = |n: usize| decoded.step.added.iter().any(|added| u32::try_from(n) == Ok(added.block));
+            let is_added =
+                |n: usize| decoded.step.added.iter().any(|added| u32::try_from(n) == Ok(added.block));
             let blocks = message.content.blocks();
             let own: Vec<&str> = blocks
                 .iter()

@@ -196,7 +196,8 @@ impl<'a> Units<'a> {
     }
 
     pub(super) fn keep(&mut self) -> Outcome<()> {
-        let sql = format!("INSERT OR REPLACE INTO {}_unit (block, bytes) VALUES (?1, ?2)", self.space.table());
+        let sql =
+            format!("INSERT OR REPLACE INTO {}_unit (block, bytes) VALUES (?1, ?2)", self.space.table());
         let mut put = self.connection.prepare_cached(&sql)?;
         for block in std::mem::take(&mut self.changed).into_keys() {
             if let Some(bytes) = self.blocks.get(&block) {

@@ -28,8 +28,9 @@ const LENGTH: usize = 4;
 const STEP: u32 = 4_096;
 
 pub(super) fn reset(connection: &Connection) -> Outcome<()> {
-    connection
-        .execute_batch("DROP TABLE IF EXISTS quipu_x_recall_model; DROP TABLE IF EXISTS quipu_x_recall_vector")?;
+    connection.execute_batch(
+        "DROP TABLE IF EXISTS quipu_x_recall_model; DROP TABLE IF EXISTS quipu_x_recall_vector",
+    )?;
     Ok(())
 }
 
@@ -44,7 +45,8 @@ fn done(connection: &Connection, model: &str) -> Outcome<u32> {
     if !exists(connection)? {
         return Ok(0);
     }
-    let mut statement = connection.prepare_cached("SELECT units FROM quipu_x_recall_model WHERE model = ?1")?;
+    let mut statement =
+        connection.prepare_cached("SELECT units FROM quipu_x_recall_model WHERE model = ?1")?;
     Ok(statement.query_row([model], |row| row.get(0)).optional()?.unwrap_or(0))
 }
 
@@ -126,7 +128,9 @@ pub(super) fn each(
     while let Some(row) = rows.next()? {
         let block: u32 = row.get(0)?;
         let bytes = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        for (number, vector) in (block.saturating_mul(UNITS)..).zip(bytes.chunks_exact(words.width() + LENGTH)) {
+        for (number, vector) in
+            (block.saturating_mul(UNITS)..).zip(bytes.chunks_exact(words.width() + LENGTH))
+        {
             let Some((vector, length)) = vector.split_at_checked(words.width()) else { continue };
             let length = length.try_into().map_or(0.0, f32::from_le_bytes);
             if number < count && length > 0.0 {
