@@ -115,5 +115,8 @@ pub(crate) fn install(options: &mut SessionOptions, home: &Home, engine: &Engine
 /// Directories of memories that tools of sessions in `cwd` may read, and never write.
 pub(crate) fn readable(home: &Home, cwd: &Path) -> Vec<PathBuf> {
     let places = memory_places(home, cwd).unwrap_or_default().into_iter();
-    places.filter(|place| place.kind != MemoryKind::Repository && place.root.is_dir()).map(|place| place.root).collect()
+    places
+        .filter(|place| place.kind != MemoryKind::Repository && place.root.is_dir())
+        .map(|place| place.root)
+        .collect()
 }
