@@ -8,6 +8,7 @@ use quipu_providers::{EmbedderSettings, StaticModel};
 use quipu_seal::Sealer;
 use quipu_store::Graph;
 
+use crate::dreams::DreamRecorder;
 use crate::memory::{memory_home, memory_places, notebooks};
 use crate::{Failure, Home};
 
@@ -23,7 +24,10 @@ pub fn memory_search(
     cwd: &Path,
 ) -> Result<MemorySearch, Failure> {
     let books = notebooks(home, store, sealer, cwd)?;
-    let search = MemorySearch::new(memory_home(home), store.clone(), books, sealer.clone());
+    let mut search = MemorySearch::new(memory_home(home), store.clone(), books, sealer.clone());
+    if let Some(recorder) = DreamRecorder::new(home, store) {
+        search = search.with_recorder(Arc::new(recorder));
+    }
     let config = home.config();
     match &config.semantic {
         // Only a model of this machine: no question is sent to a server.

@@ -5,9 +5,9 @@ use quipu_protocol::{NodeId, SessionId, UnixMs};
 use quipu_transcript::DecodedEntry;
 
 use crate::{
-    ActivityQuery, Erasure, FileActivity, FileChange, FileStep, FileStepQuery, ForkPoint, Fut, IndexedAnswer,
-    Label, Landmark, Local, LoggedMove, Piece, ReadParts, RecallIndex, RefName, ReflogQuery, SearchHits,
-    SearchQuery, Seq, SessionActivity, Store, UsageQuery, UsageSum, Vectors,
+    ActivityQuery, Dreams, Erasure, FileActivity, FileChange, FileStep, FileStepQuery, ForkPoint, Fut,
+    IndexedAnswer, Label, Landmark, Local, LoggedMove, Piece, ReadParts, RecallIndex, RefName, ReflogQuery,
+    SearchHits, SearchQuery, Seq, SessionActivity, Store, UsageQuery, UsageSum, Vectors,
 };
 
 /// Questions that a store answers from what it derives of the graph: where nodes stand, sessions, text, money, files.
@@ -118,6 +118,11 @@ pub trait Graph: Store + ReadModel {
 
     /// Its index for questions; `None` for a store without one.
     fn recall_index(&self) -> Option<&dyn RecallIndex> {
+        None
+    }
+
+    /// What it keeps for dreams; `None` for a store that keeps nothing.
+    fn dreams(&self) -> Option<&dyn Dreams> {
         None
     }
 

@@ -43,7 +43,7 @@ async fn opened(out: &OutArgs) -> Result<(Home, Vec<MemoryPlace>, Arc<SqliteStor
     let mut places = memory_places(&home, &current_dir()?)?;
     places.retain(|place| place.kind != MemoryKind::Repository);
     if places.is_empty() {
-        return Err(Failure::request("memory is off here; `quipu memory on` switches it on"));
+        return Err(Failure::usage("memory is off here; `quipu memory on` switches it on"));
     }
     let store = home.store().await?;
     Ok((home, places, store))
@@ -77,7 +77,7 @@ pub(crate) async fn why(args: &WhyArgs) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    Err(Failure::request(format!("no line of MEMORY.md says \"{}\"", printable(&words))))
+    Err(Failure::usage(format!("no line of MEMORY.md says \"{}\"", printable(&words))))
 }
 
 fn place_json(place: &SignalPlace) -> Value {
@@ -165,7 +165,7 @@ pub(crate) async fn promote_explain(args: &PromoteExplainArgs) -> Result<(), Fai
         }
     }
     if count == 0 {
-        return Err(Failure::request(format!(
+        return Err(Failure::usage(format!(
             "nothing that was recalled or noted is like \"{}\"; searches are kept only while dreaming is on",
             printable(&words)
         )));

@@ -9,6 +9,7 @@ mod words;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use quipu_protocol::{NodeId, SessionId, UnixMs};
 use quipu_providers::StaticModel;
 use quipu_seal::Sealer;
@@ -35,6 +36,18 @@ pub struct MemorySearch {
     sealer: Arc<Sealer>,
     home: MemoryHome,
     words: Option<Arc<dyn WordVectors>>,
+    recorder: Option<Arc<dyn RecallRecorder>>,
+}
+
+/// Is told what a search found.
+pub trait RecallRecorder: Send + Sync + 'static {
+    /// A search of these memories was answered with these hits, the best first.
+    fn recalled<'a>(
+        &'a self,
+        question: &'a str,
+        hits: &'a [MemoryHit],
+        books: &'a [Notebook],
+    ) -> BoxFuture<'a, ()>;
 }
 
 /// What is asked.
@@ -123,13 +136,19 @@ impl MemorySearch {
     /// Over the sessions of a store and the notes of these memories, all of this home.
     #[must_use]
     pub fn new(home: MemoryHome, store: Arc<dyn Graph>, books: Vec<Notebook>, sealer: Arc<Sealer>) -> Self {
-        Self { store, books, sealer, home, words: None }
+        Self { store, books, sealer, home, words: None, recorder: None }
     }
 
     /// With a second signal: the words of this model.
     #[must_use]
     pub fn with_model(self, model: StaticModel) -> Self {
         Self { words: Some(Arc::new(words::ModelWords::new(model))), ..self }
+    }
+
+    /// Tells this one what searches find.
+    #[must_use]
+    pub fn with_recorder(self, recorder: Arc<dyn RecallRecorder>) -> Self {
+        Self { recorder: Some(recorder), ..self }
     }
 
     /// The memories whose notes are searched.
@@ -193,6 +212,7 @@ impl MemorySearch {
         }
         // The store knows secrets by their placeholders only.
         let text = self.sealer.seal(&question.text).into_owned();
+        let recorded = text.clone();
         let query = RecallQuery {
             question: text,
             projects: question.projects.clone(),
@@ -235,6 +255,9 @@ impl MemorySearch {
                 score: hit.score,
                 by: hit.by,
             });
+        }
+        if let Some(recorder) = &self.recorder {
+            recorder.recalled(&recorded, &answer.hits, &self.books).await;
         }
         Ok(answer)
     }
