@@ -5,9 +5,9 @@ use quipu_protocol::{NodeId, SessionId, UnixMs};
 use quipu_transcript::DecodedEntry;
 
 use crate::{
-    ActivityQuery, Dreams, Erasure, FileActivity, FileChange, FileStep, FileStepQuery, ForkPoint, Fut,
-    IndexedAnswer, Label, Landmark, Local, LoggedMove, Piece, ReadParts, RecallIndex, RefName, ReflogQuery,
-    SearchHits, SearchQuery, Seq, SessionActivity, Store, UsageQuery, UsageSum, Vectors,
+    ActivityQuery, Erasure, FileActivity, FileChange, FileStep, FileStepQuery, ForkPoint, Fut, IndexedAnswer,
+    Label, Landmark, Local, LoggedMove, Piece, ReadParts, RecallIndex, RefName, ReflogQuery, Revision, SearchHits,
+    SearchQuery, Seq, SessionActivity, Store, UsageQuery, UsageSum, Vectors,
 };
 
 /// Questions that a store answers from what it derives of the graph: where nodes stand, sessions, text, money, files.
@@ -97,6 +97,9 @@ pub trait ReadModel: Send + Sync + 'static {
     /// succeeded name.
     fn file_activity<'a>(&'a self, session: &'a SessionId) -> Fut<'a, IndexedAnswer<Vec<FileActivity>>>;
 
+    /// The state that answers about files are of: a cache of such answers holds while it stays.
+    fn revision(&self) -> Fut<'_, Revision>;
+
     /// Changes of a file that is known by these absolute paths, the oldest first; the newest
     /// [`CHANGES`](crate::CHANGES) of each.
     fn changes<'a>(&'a self, paths: &'a [String]) -> Fut<'a, IndexedAnswer<Vec<FileChange>>>;
@@ -118,11 +121,6 @@ pub trait Graph: Store + ReadModel {
 
     /// Its index for questions; `None` for a store without one.
     fn recall_index(&self) -> Option<&dyn RecallIndex> {
-        None
-    }
-
-    /// What it keeps for dreams; `None` for a store that keeps nothing.
-    fn dreams(&self) -> Option<&dyn Dreams> {
         None
     }
 

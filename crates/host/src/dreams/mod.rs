@@ -5,13 +5,11 @@ mod place;
 
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use quipu::{Runner, Sealer};
-use quipu_memory::dream::{Dream, DreamError, DreamSettings, RecalledText, record_recalls};
+use quipu_memory::dream::{Dream, DreamSettings, RecalledText, record_recalls};
 use quipu_memory::notes::Notebook;
-use quipu_memory::search::{HitPlace, MemoryHit, RecallRecorder};
 use quipu_memory::{MemoryHome, MemoryKind, MemoryPlace};
-use quipu_store::{Graph, SqliteStore, StoreError};
+use quipu_store::SqliteStore;
 
 use crate::{Failure, Home, now};
 
@@ -61,72 +59,24 @@ pub fn dream_settings() -> DreamSettings {
     DreamSettings::default()
 }
 
-/// Hits of one search that count as recalled.
-const RECALLED: usize = 6;
-
-/// Stores what searches of memories find, for dreams.
-pub(crate) struct DreamRecorder {
-    home: Home,
-    store: Arc<dyn Graph>,
-}
-
-impl DreamRecorder {
-    /// For the memories of a home; `None` where dreaming is off: then nothing is stored.
-    pub(crate) fn new(home: &Home, store: &Arc<dyn Graph>) -> Option<Self> {
-        let config = home.config();
-        let is_on = config.memory.enabled && config.dreaming.enabled;
-        (is_on && store.dreams().is_some()).then(|| Self { home: home.clone(), store: store.clone() })
+/// Notes that a search found something in the memories that are open. Nothing is stored where dreaming is off.
+///
+/// # Errors
+/// What the store says.
+pub async fn note_recalls(
+    home: &Home,
+    store: &Arc<SqliteStore>,
+    book: &Notebook,
+    query: &str,
+    found: &[RecalledText],
+) -> Result<(), Failure> {
+    let config = home.config();
+    if !config.memory.enabled || !config.dreaming.enabled || book.place().kind == MemoryKind::Repository {
+        return Ok(());
     }
-
-    async fn note(&self, question: &str, hits: &[MemoryHit], books: &[Notebook]) -> Result<(), DreamError> {
-        let Some(dreams) = self.store.dreams() else { return Ok(()) };
-        // Messages of sessions belong to the project's own memory.
-        let own = books
-            .iter()
-            .find(|book| matches!(book.place().kind, MemoryKind::Project | MemoryKind::Workspace))
-            .map(|book| book.place().id.clone());
-        for book in books.iter().filter(|book| book.place().kind != MemoryKind::Repository) {
-            let id = &book.place().id;
-            let found: Vec<RecalledText> = hits
-                .iter()
-                .take(RECALLED)
-                .filter_map(|hit| match &hit.place {
-                    HitPlace::Note { memory, citation } if memory.id == *id => Some(RecalledText::Lines {
-                        path: citation.path.clone(),
-                        first: *citation.lines.start(),
-                        last: *citation.lines.end(),
-                        score: hit.score,
-                    }),
-                    HitPlace::Node { node, .. } if own.as_ref() == Some(id) => {
-                        Some(RecalledText::Node { node: *node, text: hit.snippet.clone(), score: hit.score })
-                    }
-                    HitPlace::Note { .. } | HitPlace::Node { .. } => None,
-                })
-                .collect();
-            if !found.is_empty() {
-                let place = DreamPlace::new(self.home.clone(), book.clone(), self.store.clone(), None);
-                record_recalls(dreams, &place, id, question, &found, now()).await?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl RecallRecorder for DreamRecorder {
-    fn recalled<'a>(
-        &'a self,
-        question: &'a str,
-        hits: &'a [MemoryHit],
-        books: &'a [Notebook],
-    ) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
-            match self.note(question, hits, books).await {
-                // The search is answered all the same.
-                Ok(()) | Err(DreamError::Store(StoreError::ReadOnly { .. })) => {}
-                Err(error) => self.home.warn(format!("What was recalled is not kept for dreams: {error}")),
-            }
-        })
-    }
+    let place = DreamPlace::new(home.clone(), book.clone(), store.clone(), None);
+    record_recalls(&**store, &place, &book.place().id, query, found, now()).await.map_err(Failure::failed)?;
+    Ok(())
 }
 
 /// A dream over a memory, now.

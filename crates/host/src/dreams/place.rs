@@ -13,7 +13,7 @@ use quipu_memory::files::{FileName, FileProblem};
 use quipu_memory::notes::{NoteAuthor, Notebook};
 use quipu_memory::{AuthorClass, Forgotten, MemoryError, MemoryHome, class_of_node};
 use quipu_protocol::{Entry, Message, NodeId, UnixMs};
-use quipu_store::{CHILD_SESSION, Graph, decode_nodes};
+use quipu_store::{CHILD_SESSION, ReadModel as _, SqliteStore, Store as _, decode_nodes};
 
 use crate::Home;
 use crate::background_budget::background_budget;
@@ -28,7 +28,7 @@ const TOKENS: u64 = 4_096;
 pub struct DreamPlace {
     home: Home,
     book: Notebook,
-    store: Arc<dyn Graph>,
+    store: Arc<SqliteStore>,
     runner: Option<Runner>,
 }
 
@@ -37,7 +37,7 @@ fn refused(error: impl std::fmt::Display) -> DreamError {
 }
 
 impl DreamPlace {
-    pub(super) fn new(home: Home, book: Notebook, store: Arc<dyn Graph>, runner: Option<Runner>) -> Self {
+    pub(super) fn new(home: Home, book: Notebook, store: Arc<SqliteStore>, runner: Option<Runner>) -> Self {
         Self { home, book, store, runner }
     }
 

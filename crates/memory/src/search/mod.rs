@@ -9,15 +9,15 @@ mod words;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use quipu_protocol::{NodeId, SessionId, UnixMs};
 use quipu_providers::StaticModel;
 use quipu_seal::Sealer;
 use quipu_store::{
-    Graph, MOST_RECALLED, RecallHits, RecallKind, RecallPlace, RecallQuery, RecallSignal, StoreError, WordVectors,
+    Graph, MOST_RECALLED, RecallHits, RecallKind, RecallPlace, RecallQuery, RecallSignal, StoreError,
+    WordVectors,
 };
 
-pub use self::tools::{MemoryNotes, MemoryTools, NOTE_TOOL, memory_tool_names, unavailable};
+pub use self::tools::{MemoryNotes, MemoryTools, NOTE_TOOL, RecallObserver, memory_tool_names, unavailable};
 use crate::notes::Notebook;
 use crate::{AuthorClass, Citation, Forgotten, MemoryError, MemoryHome, MemoryPlace};
 
@@ -36,18 +36,6 @@ pub struct MemorySearch {
     sealer: Arc<Sealer>,
     home: MemoryHome,
     words: Option<Arc<dyn WordVectors>>,
-    recorder: Option<Arc<dyn RecallRecorder>>,
-}
-
-/// Is told what a search found.
-pub trait RecallRecorder: Send + Sync + 'static {
-    /// A search of these memories was answered with these hits, the best first.
-    fn recalled<'a>(
-        &'a self,
-        question: &'a str,
-        hits: &'a [MemoryHit],
-        books: &'a [Notebook],
-    ) -> BoxFuture<'a, ()>;
 }
 
 /// What is asked.
@@ -136,19 +124,13 @@ impl MemorySearch {
     /// Over the sessions of a store and the notes of these memories, all of this home.
     #[must_use]
     pub fn new(home: MemoryHome, store: Arc<dyn Graph>, books: Vec<Notebook>, sealer: Arc<Sealer>) -> Self {
-        Self { store, books, sealer, home, words: None, recorder: None }
+        Self { store, books, sealer, home, words: None }
     }
 
     /// With a second signal: the words of this model.
     #[must_use]
     pub fn with_model(self, model: StaticModel) -> Self {
         Self { words: Some(Arc::new(words::ModelWords::new(model))), ..self }
-    }
-
-    /// Tells this one what searches find.
-    #[must_use]
-    pub fn with_recorder(self, recorder: Arc<dyn RecallRecorder>) -> Self {
-        Self { recorder: Some(recorder), ..self }
     }
 
     /// The memories whose notes are searched.
@@ -207,12 +189,12 @@ impl MemorySearch {
         let (notes, nodes) = futures_util::future::join(notes, nodes).await;
         nodes?;
         match notes {
-            Ok(()) | Err(MemorySearchError::Store(StoreError::ReadOnly { .. } | StoreError::Full { .. })) => {}
+            Ok(()) | Err(MemorySearchError::Store(StoreError::ReadOnly { .. } | StoreError::Full { .. })) => {
+            }
             Err(error) => return Err(error),
         }
         // The store knows secrets by their placeholders only.
         let text = self.sealer.seal(&question.text).into_owned();
-        let recorded = text.clone();
         let query = RecallQuery {
             question: text,
             projects: question.projects.clone(),
@@ -255,9 +237,6 @@ impl MemorySearch {
                 score: hit.score,
                 by: hit.by,
             });
-        }
-        if let Some(recorder) = &self.recorder {
-            recorder.recalled(&recorded, &answer.hits, &self.books).await;
         }
         Ok(answer)
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use quipu_protocol::ChunkId;
 
 use super::{SqliteStore, Writer, places};
-use crate::{Dreams, Extent, Fut, Graph, Local, RecallIndex, Vectors};
+use crate::{Extent, Fut, Graph, Local, RecallIndex, Vectors};
 
 impl Graph for SqliteStore {
     fn local(&self) -> Option<&dyn Local> {
@@ -13,10 +13,6 @@ impl Graph for SqliteStore {
     }
 
     fn recall_index(&self) -> Option<&dyn RecallIndex> {
-        Some(self)
-    }
-
-    fn dreams(&self) -> Option<&dyn Dreams> {
         Some(self)
     }
 

@@ -3,9 +3,11 @@
 mod client;
 mod hostile;
 mod http;
+mod memory;
 mod peers;
 mod scope;
 mod trailers;
+mod why;
 
 use quipu_testkit::Answer;
 use serde_json::{Value, json};
