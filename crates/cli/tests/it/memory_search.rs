@@ -113,7 +113,7 @@ fn model_notes_something_and_finds_it_in_its_own_project() {
     let [hit] = &hits[..] else { panic!("{hits:?}") };
     assert_eq!(
         (&hit["lines"], &hit["by"], &hit["author"]),
-        (&json!([1, 1]), &json!("words"), &json!("agent"))
+        (&json!([1, 1]), &json!("words"), &json!("untrusted"))
     );
     assert!(hit["path"].as_str().unwrap().starts_with("memory/") && hit["node"].is_null());
     // Another project sees none of it.
