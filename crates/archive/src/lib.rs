@@ -42,6 +42,7 @@ mod tree;
 mod waiting_list;
 
 pub use agents::*;
+pub use codex::is_program_context;
 pub use error::*;
 pub use import_cache::ImportCache;
 pub use live::{ConversationDigest, LiveChange, LiveEntry, LivePlan, LiveSession, live_session_id};

@@ -1,11 +1,14 @@
 //! `quipu --help` on one screen, and `quipu help` for the rest.
 
+use std::ffi::OsString;
 use std::io::Write as _;
 
 use clap::{Command, CommandFactory as _, FromArgMatches as _};
 
-use crate::args::{Cli, HelpArgs};
+use crate::args::{Cli, Cmd, HelpArgs, Task};
 use crate::exit::Failure;
+use crate::mcp::McpArgs;
+use crate::pi_helper::PiHelperArgs;
 use crate::print::printable;
 
 /// Commands under their headings, as `quipu --help` has them.
@@ -71,8 +74,23 @@ pub(crate) fn short() -> String {
 
 /// What the arguments of this process say; ends the process where they are wrong or ask for help.
 pub(crate) fn arguments() -> Cli {
+    if let Some(command) = started_by_programs() {
+        return Cli { command: Some(command), task: Task::default() };
+    }
     let matches = Cli::command().override_help(short()).get_matches();
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// Commands as other programs start them, for each session of theirs: what reads all arguments that there may be takes
+/// longer, and more memory, than these need to begin.
+fn started_by_programs() -> Option<Cmd> {
+    let words: Vec<OsString> = std::env::args_os().skip(1).take(3).collect();
+    let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+    match words[..] {
+        ["mcp", "serve"] => Some(Cmd::Mcp(McpArgs::serve())),
+        ["pi-helper"] => Some(Cmd::PiHelper(PiHelperArgs::default())),
+        _ => None,
+    }
 }
 
 /// `quipu help`.

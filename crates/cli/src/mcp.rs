@@ -38,6 +38,14 @@ pub(crate) struct McpArgs {
     list: ListArgs,
 }
 
+impl McpArgs {
+    /// To be a server over the pipes.
+    pub(crate) fn serve() -> Self {
+        let action = Some(McpAction::Serve(mcp_serve::McpServeArgs::default()));
+        Self { action, list: ListArgs::default() }
+    }
+}
+
 #[derive(Debug, Args, Default)]
 struct ListArgs {
     /// Start the servers and list their tools, with what each server says of them.

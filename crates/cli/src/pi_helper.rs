@@ -14,7 +14,10 @@ use crate::exit::Failure;
 use crate::home::home;
 use crate::signals::Signals;
 
-#[derive(Debug, Args)]
+/// Bytes of the store that each connection keeps in memory: the helper stays for as long as Pi does.
+const CACHE: u32 = 2_000_000;
+
+#[derive(Debug, Args, Default)]
 pub(crate) struct PiHelperArgs {
     #[command(flatten)]
     store: StoreArg,
@@ -42,7 +45,7 @@ fn options(home: &Home) -> Result<HelperOptions, Failure> {
     // Text is made searchable by whoever searches: each turn of the session would wait for it here.
     // Who waits for a tool hears of a lock soon; what was not written is given again.
     let busy = Duration::from_secs(2);
-    let open = OpenOptions { search_index: SearchIndex::Asked, busy, ..OpenOptions::default() };
+    let open = OpenOptions { search_index: SearchIndex::Asked, busy, cache: CACHE, ..OpenOptions::default() };
     Ok(HelperOptions {
         opener: Arc::new(move || match stores.open(&open) {
             Ok(store) => Ok(Arc::new(store) as Arc<dyn Graph>),

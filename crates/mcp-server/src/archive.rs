@@ -7,6 +7,7 @@ use quipu_protocol::UnixMs;
 use quipu_seal::Sealer;
 use quipu_store::Graph;
 
+use crate::blames::BlameMemory;
 use crate::desk::MemoryDesk;
 use crate::error::{CallError, StoreOpenError};
 use crate::reach::ScopeSetting;
@@ -38,11 +39,13 @@ pub(crate) struct Archive {
     opener: StoreOpener,
     pub(crate) sealer: Arc<Sealer>,
     opened: Mutex<Option<Arc<dyn Graph>>>,
+    pub(crate) blames: BlameMemory,
 }
 
 impl Archive {
     pub(crate) fn new(options: &ServerOptions) -> Self {
-        Self { opener: options.opener.clone(), sealer: options.sealer.clone(), opened: Mutex::default() }
+        let (opener, sealer) = (options.opener.clone(), options.sealer.clone());
+        Self { opener, sealer, opened: Mutex::default(), blames: BlameMemory::default() }
     }
 
     /// The store.

@@ -4,6 +4,7 @@
 //! command line. Nothing here writes to the graph but a desk of memory, where one is given. What is shown is framed as an archive, bounded and in pages.
 
 mod archive;
+mod blames;
 mod commits;
 mod desk;
 mod error;

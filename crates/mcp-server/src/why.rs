@@ -1,13 +1,12 @@
 //! The tool `why`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
+use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
-use quipu_history::{
-    BEGIN_HISTORY, BLAMED_CHANGES, Blame, LineAuthor, blame, file_names, framed, minute, sibling_file,
-};
+use quipu_history::{BEGIN_HISTORY, BLAMED_CHANGES, Blame, LineAuthor, file_names, framed, minute};
 use quipu_protocol::NodeId;
 use quipu_store::Graph;
 use quipu_transcript::one_line;
@@ -59,10 +58,16 @@ pub(crate) async fn why(
     if from == 0 || (from > count && count > 0) {
         return Err(CallError::Arguments(format!("{shown} has {count} lines; there is no line {from}")));
     }
-    let mut found = blame(store, &file_names(&path), &content, &sibling_file).await?;
+    let known = archive.blames.blame(store, &file_names(&path), &content).await?;
+    let mut found = Blame::clone(&known);
     let commits = credit_committed_lines(store, &mut found, &path, &content).await?;
-    hide_reasons(store, reach, &mut found).await?;
-    let authors = authors(store, reach, &found).await?;
+    let ranges = match arguments.line {
+        Some(line) => std::iter::once(line - 1..line).collect(),
+        None => ranges(&found, from - 1),
+    };
+    let shown_turns = turns(&found, &ranges);
+    hide_reasons(store, reach, &mut found, &shown_turns).await?;
+    let authors = authors(store, reach, &found, &shown_turns).await?;
     let mut notes = vec![format!("{shown}, {count} lines.")];
     if found.changes >= BLAMED_CHANGES {
         notes.push(format!("Only the newest {BLAMED_CHANGES} changes were checked."));
@@ -76,21 +81,39 @@ pub(crate) async fn why(
     if arguments.line.is_some() {
         body.push_str(&format!("\n{from}: {}", author(&found, &authors, from - 1, WHOLE_REASON)));
     } else {
-        let mut ranges = 0;
-        let mut at = from - 1;
-        while at < found.lines.len() {
-            if ranges == RANGES {
-                next = Some((at + 1).to_string());
-                break;
-            }
-            let same = found.lines[at..].iter().take_while(|line| **line == found.lines[at]).count();
-            let range = if same == 1 { (at + 1).to_string() } else { format!("{}-{}", at + 1, at + same) };
-            body.push_str(&format!("\n{range}: {}", author(&found, &authors, at, REASON)));
-            at += same;
-            ranges += 1;
+        for Range { start, end } in &ranges {
+            let range = match end - start {
+                1 => end.to_string(),
+                _ => format!("{}-{end}", start + 1),
+            };
+            body.push_str(&format!("\n{range}: {}", author(&found, &authors, *start, REASON)));
         }
+        let end = ranges.last().map_or(0, |range| range.end);
+        next = (end < found.lines.len()).then(|| (end + 1).to_string());
     }
     Ok(Page { text: framed(BEGIN_HISTORY, &body), next })
+}
+
+/// Lines of one author each, as many as a page has.
+fn ranges(found: &Blame, from: usize) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    let mut at = from;
+    while at < found.lines.len() && ranges.len() < RANGES {
+        let same = found.lines[at..].iter().take_while(|line| **line == found.lines[at]).count();
+        ranges.push(at..at + same);
+        at += same;
+    }
+    ranges
+}
+
+/// The places of the turns that are shown.
+fn turns(found: &Blame, ranges: &[Range<usize>]) -> Vec<usize> {
+    let lines = ranges.iter().filter_map(|range| found.lines.get(range.start));
+    let turns = lines.filter_map(|line| match line {
+        LineAuthor::Turn(place) => Some(*place),
+        LineAuthor::Nobody | LineAuthor::Unknown(_) => None,
+    });
+    turns.filter(|place| *place < found.turns.len()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// The turns that may be seen, by their places.
@@ -98,18 +121,28 @@ async fn authors(
     store: &dyn Graph,
     reach: &Reach,
     found: &Blame,
+    shown: &[usize],
 ) -> Result<BTreeMap<usize, NodeId>, CallError> {
-    let nodes: Vec<NodeId> = found.turns.iter().map(|turn| turn.node).collect();
+    let nodes: Vec<NodeId> = shown.iter().map(|place| found.turns[*place].node).collect();
     let sees = reach.sight().sees(store, &nodes).await?;
-    Ok(nodes.into_iter().enumerate().zip(sees).filter(|(_, sees)| *sees).map(|(turn, _)| turn).collect())
+    let turns = shown.iter().copied().zip(nodes).zip(sees);
+    Ok(turns.filter(|(_, sees)| *sees).map(|(turn, _)| turn).collect())
 }
 
 /// Empties the reasons that may not be seen: a branch can begin in a session outside, with the user's message there.
-async fn hide_reasons(store: &dyn Graph, reach: &Reach, found: &mut Blame) -> Result<(), CallError> {
-    let asked: Vec<NodeId> = found.turns.iter().filter_map(|turn| turn.asked).collect();
-    let mut sees = reach.sight().sees(store, &asked).await?.into_iter();
-    for turn in found.turns.iter_mut().filter(|turn| turn.asked.is_some()) {
-        if sees.next() != Some(true) {
+async fn hide_reasons(
+    store: &dyn Graph,
+    reach: &Reach,
+    found: &mut Blame,
+    shown: &[usize],
+) -> Result<(), CallError> {
+    let asked: BTreeSet<NodeId> = shown.iter().filter_map(|place| found.turns[*place].asked).collect();
+    let asked: Vec<NodeId> = asked.into_iter().collect();
+    let sees = reach.sight().sees(store, &asked).await?;
+    let seen: BTreeSet<NodeId> = asked.into_iter().zip(sees).filter(|(_, sees)| *sees).map(|(id, _)| id).collect();
+    for place in shown {
+        let turn = &mut found.turns[*place];
+        if turn.asked.is_some_and(|asked| !seen.contains(&asked)) {
             turn.reason.clear();
         }
     }

@@ -5,7 +5,7 @@
 // a tool needs its answer, for a moment when a session begins, and when Pi ends. Without it Pi works as it does without this file.
 
 import { spawn } from "node:child_process";
-import { closeSync, openSync, readSync, readdirSync, renameSync, statSync } from "node:fs";
+import { type FSWatcher, closeSync, openSync, readSync, readdirSync, renameSync, statSync, watch } from "node:fs";
 import { join } from "node:path";
 
 const COMMAND: string[] = ["quipu", "pi-helper"];
@@ -25,6 +25,8 @@ const BEGIN = 3000;
 const END = 2000;
 /** Deadlines of requests. */
 const READ = 60_000;
+/** How soon a file that changed is looked at. */
+const CHANGED = 100;
 const WRITE = 120_000;
 
 class Refusal extends Error {
@@ -268,6 +270,11 @@ class Recorder {
 	problem: string | undefined;
 	/** Somebody waited for the session to be opened: nobody does so twice. */
 	waited = false;
+	/** Another program wrote to the file, and what it wrote was not taken in yet. */
+	outside = false;
+	looking: ReturnType<typeof setTimeout> | undefined;
+	watcher: FSWatcher | undefined;
+	watched: string | undefined;
 	/** Bytes of the file when it was looked at last, and the entries that were in it by then. */
 	seen: { bytes: number; entries: number } | undefined;
 
@@ -289,6 +296,8 @@ class Recorder {
 		try {
 			bytes = statSync(this.manager.getSessionFile()).size;
 		} catch {
+			// The helper tells a file that is gone when it is given something, be it nothing new.
+			if (this.seen) this.stood = undefined;
 			this.seen = undefined;
 			return false;
 		}
@@ -298,6 +307,47 @@ class Recorder {
 		let expected = before.bytes;
 		for (let at = before.entries; at < entries.length; at += 1) expected += Buffer.byteLength(JSON.stringify(entries[at])) + 1;
 		return bytes > expected;
+	}
+
+	/** Takes in what another program wrote while this one writes nothing. */
+	look(): void {
+		if (this.stopped) return;
+		this.watch();
+		if (!this.isDone()) {
+			this.schedule();
+		} else if (this.grew(this.manager.getEntries())) {
+			this.outside = true;
+			say(this.ctx, `outside ${this.session}`, "another program writes to the file of this session; what it writes is recorded too, and `tobe` is refused here");
+			this.schedule();
+		} else if (!this.isDone()) {
+			this.schedule();
+		}
+	}
+
+	/** Looks soon after the file changed, where the system tells; a timer looks as well. */
+	watch(): void {
+		const file = this.manager.getSessionFile?.();
+		if (this.watcher && this.watched === file) return;
+		this.watcher?.close();
+		this.watcher = undefined;
+		try {
+			const changed = (): void => {
+				if (this.looking) return;
+				this.looking = setTimeout(() => {
+					this.looking = undefined;
+					this.look();
+				}, CHANGED);
+				this.looking.unref?.();
+			};
+			this.watcher = watch(file, { persistent: false }, changed);
+			this.watcher.on("error", () => {
+				this.watcher?.close();
+				this.watcher = undefined;
+			});
+			this.watched = file;
+		} catch {
+			// The file is not there yet, or the system has no watches left.
+		}
 	}
 
 	/** Waits a moment, once, until the session is opened. */
@@ -330,7 +380,7 @@ class Recorder {
 
 	isDone(): boolean {
 		if (this.stopped) return true;
-		return Boolean(this.opened) && this.sent >= this.manager.getEntries().length && this.stood === this.leaf();
+		return Boolean(this.opened) && !this.outside && this.sent >= this.manager.getEntries().length && this.stood === this.leaf();
 	}
 
 	flushOnce(): Promise<void> {
@@ -354,9 +404,10 @@ class Recorder {
 		for (;;) {
 			const entries = this.manager.getEntries();
 			const leaf = this.leaf();
-			if (this.sent >= entries.length && this.stood === leaf) return;
-			if (this.grew(entries) || this.byFile) {
+			if (this.sent >= entries.length && this.stood === leaf && !this.outside) return;
+			if (this.grew(entries) || this.byFile || this.outside) {
 				// Where another program writes too, the file has the order of the entries.
+				this.outside = false;
 				await this.open();
 				if (this.byFile) {
 					this.sent = entries.length;
@@ -480,6 +531,8 @@ class Recorder {
 	}
 
 	async stop(): Promise<void> {
+		this.watcher?.close();
+		clearTimeout(this.looking);
 		await within(END, this.flush());
 		this.stopped = true;
 		if (this.opened && this.helper.child) {
@@ -623,10 +676,8 @@ export default function (pi: any): void {
 		helper.onReturn = () => recorder?.schedule();
 		helper.onOff = (why) => say(mine.ctx, "off", `${why}; Pi works as without it, and this session is not recorded`);
 		void mine.flush();
-		// Entries without an event of their own, such as labels.
-		timer = setInterval(() => {
-			if (!mine.isDone()) mine.schedule();
-		}, 2000);
+		// Entries without an event of their own, such as labels, and those of other programs.
+		timer = setInterval(() => mine.look(), 2000);
 		timer.unref?.();
 		if (manager.getEntries().length === 0) return;
 		await mine.begun();

@@ -53,9 +53,13 @@ impl Forwarder {
         request: Request<Incoming>,
         activity: Arc<Activity>,
     ) -> Response<AnswerBody> {
-        match self.passed_on(request, activity).await {
+        activity.begins();
+        match self.passed_on(request, Arc::clone(&activity)).await {
             Ok(answer) => answer,
-            Err(refusal) => refusal.answer(),
+            Err(refusal) => {
+                activity.ends();
+                refusal.answer()
+            }
         }
     }
 
@@ -93,6 +97,7 @@ impl Forwarder {
                     note = HeaderValue::from_str(&target).ok();
                 }
                 Some(Decision::Answer { kind, text }) => {
+                    activity.ends();
                     let mut answer = Response::new(whole(text));
                     answer.headers_mut().insert(http::header::CONTENT_TYPE, HeaderValue::from_static(kind));
                     return Ok(answer);
@@ -106,6 +111,9 @@ impl Forwarder {
             }
         }
         let (started, begun) = (now(), Instant::now());
+        if is_recorded {
+            self.recorder.begin(upstream.wire, &head.headers, &body);
+        }
         let mut recording = is_recorded.then(|| {
             let exchange = Exchange {
                 wire: upstream.wire,

@@ -1,6 +1,6 @@
 //! A conversation as a client sends it: pieces in order, each with a digest of all up to it.
 
-use quipu_archive::ConversationDigest;
+use quipu_archive::{ConversationDigest, is_program_context};
 use quipu_protocol::{
     AssistantMessage, Body, CallId, Content, CustomMessage, Entry, Message, StopReason, ToolResultMessage,
     UnixMs, UserMessage,
@@ -45,6 +45,12 @@ pub(crate) struct ItemList {
 
 /// Texts that one client adds to messages and takes away again.
 const REMINDER: (&str, &str) = ("<system-reminder>", "</system-reminder>");
+/// What context is called that a client adds to the words of the user.
+const CONTEXT: &str = "context";
+
+fn is_reminder(text: &str) -> bool {
+    text.starts_with(REMINDER.0) && text.ends_with(REMINDER.1)
+}
 
 impl ItemList {
     /// A list that follows another conversation.
@@ -84,8 +90,7 @@ impl ItemList {
             let (what, text) = match part {
                 Content::Text(text) => {
                     let text = text.text.trim();
-                    let is_reminder = text.starts_with(REMINDER.0) && text.ends_with(REMINDER.1);
-                    if text.is_empty() || is_reminder {
+                    if text.is_empty() || is_reminder(text) {
                         continue;
                     }
                     ("text", seal(text))
@@ -121,10 +126,18 @@ impl Item {
         }
     }
 
+    /// Whether the client says it, in the user's place.
+    fn is_context(&self) -> bool {
+        let text = self.text().filter(|_| self.author == Author::User).map(str::trim);
+        text.is_some_and(|text| is_reminder(text) || is_program_context(text))
+    }
+
     /// Whether the next item belongs to the same message.
     fn continues(&self, next: &Item) -> bool {
         match (&self.author, &next.author) {
-            (Author::User, Author::User) => self.element == next.element,
+            (Author::User, Author::User) => {
+                self.element == next.element && self.is_context() == next.is_context()
+            }
             (Author::Assistant, Author::Assistant) => true,
             (Author::Instructions(_), Author::Instructions(_)) => self.element == next.element,
             _ => false,
@@ -152,10 +165,27 @@ impl Group<'_> {
         self.items.iter().any(|item| item.counts)
     }
 
+    /// Whether the client says it, in the user's place.
+    pub(crate) fn is_context(&self) -> bool {
+        self.items.iter().all(Item::is_context)
+    }
+
+    /// Its texts, one after the other.
+    pub(crate) fn text(&self) -> String {
+        self.items.iter().filter_map(Item::text).collect::<Vec<_>>().join("\n")
+    }
+
     /// What it means. An answer of earlier, whose usage nobody knows, is of `model`.
     pub(crate) fn entry(&self, model: &AssistantMessage, time: UnixMs) -> Option<Entry> {
         let content: Vec<Content> = self.items.iter().flat_map(|item| item.content.iter().cloned()).collect();
         Some(Entry::Message(match self.items.first()?.author.clone() {
+            Author::User if self.is_context() => Message::Custom(CustomMessage {
+                custom_type: CONTEXT.to_owned(),
+                content: Body::Blocks(content),
+                display: false,
+                details: None,
+                timestamp: time,
+            }),
             Author::User => Message::User(UserMessage { content: Body::Blocks(content), timestamp: time }),
             Author::Assistant => {
                 let calls = content.iter().any(|part| part.as_tool_call().is_some());

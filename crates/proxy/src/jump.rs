@@ -1,6 +1,7 @@
 //! Jumps in conversations of clients: what is asked, what is left out, and how a request is changed.
 
 use quipu_archive::ConversationDigest;
+use quipu_history::{CarryoverError, carryover_note};
 use quipu_protocol::{Json, NodeId, SessionId, UnixMs};
 use quipu_store::{Op, OpenJump, RefName};
 use serde::{Deserialize, Serialize};
@@ -17,17 +18,13 @@ const TOBE: &str = "quipu: tobe ";
 const CONFIRM: &str = "quipu: confirm";
 /// How the refs of conversations begin that have a jump.
 pub(crate) const REFS: &str = "quipu-proxy/";
-/// Bytes of a message to oneself at most.
-const NOTE_LIMIT: usize = 64 << 10;
 /// Jumps of one conversation at most.
 pub(crate) const EDITS: usize = 64;
 
 /// How long a question waits for a confirmation, in milliseconds.
 const ASKED: i64 = 24 * 60 * 60 * 1_000;
 
-/// The marks of a message to oneself, which other programs know by them.
-const NOTE: &str = "[SYSTEM / INCARNATION NOTE]";
-const WARNING: &str = "[SYSTEM WARNING]";
+/// The warning of a message that a person wrote.
 const WARNS: &str = "The user took this conversation back to this point. What came after it is left out; the note above was \
                      written then. Files were not restored: check them before you rely on what they were.";
 const NO_NOTE: &str = "(no message)";
@@ -144,24 +141,17 @@ pub(crate) fn command(items: &[Item]) -> Option<(usize, ProxyCommand)> {
 }
 
 /// A message to oneself that can stand in a conversation.
-pub(crate) fn checked_note(note: &str) -> Result<String, String> {
-    if note.len() > NOTE_LIMIT {
-        return Err(format!("the message has {} bytes; the limit is {NOTE_LIMIT}: shorten it", note.len()));
+pub(crate) fn checked_note(note: &str) -> Result<String, CarryoverError> {
+    match quipu_history::carryover(note) {
+        Err(CarryoverError::Empty) => Ok(String::new()),
+        other => other,
     }
-    let plain: String = note.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
-    let lower = plain.to_lowercase();
-    if let Some(mark) =
-        [NOTE, WARNING, "--- archived"].iter().find(|mark| lower.contains(&mark.to_lowercase()))
-    {
-        return Err(format!("the message contains the reserved text \"{mark}\": use other words"));
-    }
-    Ok(plain.trim().to_owned())
 }
 
 /// The message as the conversation holds it.
 pub(crate) fn carryover(note: &str) -> String {
     let note = if note.is_empty() { NO_NOTE } else { note };
-    format!("{NOTE}: {note}\n{WARNING}: {WARNS}")
+    carryover_note(note, Some(WARNS))
 }
 
 /// The digest of a conversation behind the carryover.

@@ -55,16 +55,28 @@ pub(crate) fn place(
     let mut at = change.find(before).unwrap_or(base);
     let mut digest = before;
     for group in groups(&items[known..]) {
-        let Some(next) = group.digest().filter(|_| group.counts()) else { continue };
+        let Some(next) = group.digest() else { continue };
+        // Context that does not count is not on the way of the digests: it has one of its own.
+        let own = match group.counts() {
+            true => next,
+            false if group.is_context() => next.then("context", &sealer.seal(&group.text())),
+            false => continue,
+        };
+        if own != next
+            && let Some(known) = change.find(own)
+        {
+            at = known;
+            continue;
+        }
         let Some(entry) = group.entry(model, time) else { continue };
         let entry = LiveEntry {
             entry: sealed(entry, sealer),
             step: StepInfo::default(),
-            digest: next,
+            digest: own,
             id: Some(format!(
                 "{}-{}",
                 origin.session.as_str().chars().take(64).collect::<String>(),
-                &next.hex()[..16]
+                &own.hex()[..16]
             )),
             time,
         };

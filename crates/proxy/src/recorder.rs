@@ -1,6 +1,7 @@
 //! Keeps conversations: a thread of its own, so that no client waits for the store.
 
 mod asking;
+mod first_calls;
 mod keeping;
 mod known;
 
@@ -20,6 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::exchange::Exchange;
 use crate::inspection::{is_concerned, may_ask};
 use crate::jump::REFS;
+use crate::recorder::first_calls::FirstCalls;
 use crate::recorder::known::KnownSessions;
 use crate::upstream::Upstreams;
 use crate::wire_kind::WireKind;
@@ -78,6 +80,8 @@ pub(crate) enum Decision {
 }
 
 enum Job {
+    /// A request is sent; what it is of may tell what others of its session are.
+    Begin { wire: WireKind, headers: HeaderMap, body: Bytes },
     Keep(Box<Exchange>),
     Decide { wire: WireKind, headers: HeaderMap, body: Bytes, reply: oneshot::Sender<Decision> },
 }
@@ -102,6 +106,14 @@ pub(crate) struct RecorderHandle {
 }
 
 impl RecorderHandle {
+    /// A request is about to be sent.
+    pub(crate) fn begin(&self, wire: WireKind, headers: &HeaderMap, body: &Bytes) {
+        let job = Job::Begin { wire, headers: headers.clone(), body: body.clone() };
+        if self.jobs.try_send(job).is_err() {
+            tracing::debug!("a request is not looked at before its answer");
+        }
+    }
+
     /// Keeps an exchange, some time.
     pub(crate) fn keep(&self, exchange: Exchange) {
         if self.jobs.try_send(Job::Keep(Box::new(exchange))).is_err() {
@@ -184,16 +196,32 @@ impl Recorder {
             runtime.block_on(async move {
                 let mut recorder = ExchangeRecorder::new(options, upstreams, counters);
                 recorder.look().await;
-                while let Some(job) = waiting.recv().await {
+                loop {
+                    let job = match recorder.calls.next() {
+                        None => waiting.recv().await,
+                        Some(until) => match tokio::time::timeout_at(until, waiting.recv()).await {
+                            Ok(job) => job,
+                            Err(_) => {
+                                let due = recorder.calls.due();
+                                recorder.keep_all(due).await;
+                                continue;
+                            }
+                        },
+                    };
+                    let Some(job) = job else { break };
                     match job {
+                        Job::Begin { wire, headers, body } => recorder.begin(wire, &headers, &body).await,
                         Job::Keep(exchange) => recorder.keep(*exchange).await,
                         Job::Decide { wire, headers, body, reply } => {
+                            recorder.keep_held_of(wire, &headers, &body).await;
                             let decision = recorder.decide(wire, &headers, &body).await;
                             // Who asked may have left.
                             drop(reply.send(decision));
                         }
                     }
                 }
+                let held = recorder.calls.of(None);
+                recorder.keep_all(held).await;
             });
         })?;
         Ok(Self { handle, thread })
@@ -226,11 +254,13 @@ struct ExchangeRecorder {
     counters: Arc<Counters>,
     store: Option<Arc<dyn Graph>>,
     sessions: KnownSessions,
+    calls: FirstCalls,
 }
 
 impl ExchangeRecorder {
     fn new(options: RecorderOptions, upstreams: Arc<Upstreams>, counters: Arc<Counters>) -> Self {
-        Self { options, upstreams, counters, store: None, sessions: KnownSessions::default() }
+        let (sessions, calls) = (KnownSessions::default(), FirstCalls::default());
+        Self { options, upstreams, counters, store: None, sessions, calls }
     }
 
     fn notify(&self, text: &str) {

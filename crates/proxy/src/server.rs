@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -10,7 +10,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use quipu_store::StoreError;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,8 @@ use crate::upstream::{UpstreamError, Upstreams};
 const HEADERS: usize = 64 << 10;
 /// How long what waits to be kept may take at the end.
 const LAST: Duration = Duration::from_secs(5);
+/// How often room is made for a connection that waits.
+const ROOM: Duration = Duration::from_millis(50);
 /// How often unread answers are looked for.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -76,12 +78,8 @@ pub async fn serve(
         Arc::new(Forwarder::new(upstreams, hosts(address), limits, recorder.handle(), stop.clone()));
     let places = Arc::new(Semaphore::new(limits.connections));
     let mut connections = JoinSet::new();
+    let mut open: Vec<Weak<Activity>> = Vec::new();
     loop {
-        let place = tokio::select! {
-            place = places.clone().acquire_owned() => place,
-            () = stop.cancelled() => break,
-        };
-        let Ok(place) = place else { break };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => break,
@@ -92,11 +90,17 @@ pub async fn serve(
             tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
         };
+        let place = tokio::select! {
+            place = place(&places, &mut open) => place,
+            () = stop.cancelled() => break,
+        };
+        let Some(place) = place else { break };
         // Pieces of a stream go out as they come.
         drop(stream.set_nodelay(true));
         let forwarder = Arc::clone(&forwarder);
+        let activity = Arc::new(Activity::new());
+        open.push(Arc::downgrade(&activity));
         connections.spawn(async move {
-            let activity = Arc::new(Activity::new());
             let shared = Arc::clone(&activity);
             let answer = service_fn(move |request| {
                 let (forwarder, activity) = (Arc::clone(&forwarder), Arc::clone(&shared));
@@ -118,6 +122,13 @@ pub async fn serve(
                         }
                         break;
                     }
+                    () = activity.is_left() => {
+                        if !activity.was_used() {
+                            break;
+                        }
+                        // A request that came just now is still answered.
+                        serve.as_mut().graceful_shutdown();
+                    }
                     () = tokio::time::sleep(LOOK.min(limits.unread)) => {
                         if activity.unread_for() >= limits.unread {
                             tracing::debug!("a client read nothing for too long");
@@ -132,4 +143,21 @@ pub async fn serve(
     connections.shutdown().await;
     drop(forwarder);
     Ok(recorder.end(LAST).await)
+}
+
+/// A place for one more connection. Where there is none, the one that asked nothing for longest makes room.
+async fn place(places: &Arc<Semaphore>, open: &mut Vec<Weak<Activity>>) -> Option<OwnedSemaphorePermit> {
+    loop {
+        open.retain(|activity| activity.strong_count() > 0);
+        if places.available_permits() == 0 {
+            let idle = open.iter().filter_map(Weak::upgrade).filter_map(|one| Some((one.idle_for()?, one)));
+            if let Some((_, longest)) = idle.max_by_key(|(idle, _)| *idle) {
+                longest.leave();
+            }
+        }
+        let place = tokio::time::timeout(ROOM, Arc::clone(places).acquire_owned()).await;
+        if let Ok(place) = place {
+            return place.ok();
+        }
+    }
 }

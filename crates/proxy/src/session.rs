@@ -1,11 +1,14 @@
 //! Whose conversation it is, and which.
 
+use std::sync::LazyLock;
+
 use http::HeaderMap;
 use http::header::USER_AGENT;
 use quipu_archive::{Agent, live_session_id};
 use quipu_dag::sha256;
 use quipu_protocol::SessionId;
 use quipu_store::CHILD_SESSION;
+use serde::Deserialize;
 
 use crate::item::{Author, Item};
 use crate::wires::RequestFacts;
@@ -61,6 +64,32 @@ pub(crate) fn side_session(session: &SessionId, items: &[Item]) -> SessionId {
     format!("{CHILD_SESSION}{name}-{}", &first.hex()[..12]).as_str().into()
 }
 
+/// What is particular to clients.
+#[derive(Debug, Deserialize)]
+struct Clients {
+    /// Headers in which clients name the one of their agents that asks.
+    agents: Vec<String>,
+}
+
+static CLIENTS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let clients: Option<Clients> = serde_json::from_str(include_str!("../data/clients.json")).ok();
+    clients.map(|clients| clients.agents).unwrap_or_default()
+});
+
+/// The session of a sub-agent that its client names; `None` for the one that the session belongs to, whose name is that of
+/// the session itself.
+pub(crate) fn named_agent(headers: &HeaderMap, own: Option<&str>, session: &SessionId) -> Option<SessionId> {
+    let own = own?;
+    let named = CLIENTS.iter().find_map(|name| headers.get(name)).and_then(|value| value.to_str().ok())?;
+    let named = named.trim();
+    if named.is_empty() || named == own.trim() || named == session.as_str() {
+        return None;
+    }
+    let session: String = session.as_str().chars().take(96).collect();
+    let digest = quipu_protocol::hex(&sha256(named.as_bytes()));
+    Some(format!("{CHILD_SESSION}{session}-{}", &digest[..12]).as_str().into())
+}
+
 /// What tells the conversation of a session from calls beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Profile {
@@ -79,6 +108,29 @@ impl Profile {
         let longest = parts.max_by_key(|part| part.len()).unwrap_or_default();
         let start: String = longest.chars().take(COMPARED).collect();
         Self { tools: facts.tools, system: sha256(start.as_bytes()) }
+    }
+
+    /// As text, for the store.
+    pub(crate) fn written(self) -> String {
+        format!("{}:{}", self.tools, quipu_protocol::hex(&self.system))
+    }
+
+    /// From its text; `None` for any other.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (tools, digits) = text.split_once(':')?;
+        let mut system = [0; 32];
+        if digits.len() != 64 || !digits.is_ascii() {
+            return None;
+        }
+        for (at, byte) in system.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(digits.get(at * 2..at * 2 + 2)?, 16).ok()?;
+        }
+        Some(Self { tools: tools.parse().ok()?, system })
+    }
+
+    /// Whether the client offers tools to the model.
+    pub(crate) fn has_tools(self) -> bool {
+        self.tools > 0
     }
 
     /// Whether a request with this one, which shares no message with the conversation of the session, is beside it.
@@ -108,5 +160,14 @@ mod tests {
         check("../../etc", "proxy");
         check("???", "proxy");
         assert_eq!(agent(&HeaderMap::new(), &str::to_owned), "proxy");
+    }
+
+    #[test]
+    fn profiles_are_read_as_they_are_written() {
+        let profile = Profile { tools: 12, system: sha256(b"You help.") };
+        assert_eq!(Profile::parse(&profile.written()), Some(profile));
+        for text in ["", "1", "1:ab", "x:00", ":"] {
+            assert_eq!(Profile::parse(text), None, "{text}");
+        }
     }
 }

@@ -1,14 +1,12 @@
 //! Jumps of conversations, as the store has them: for who confirms them, and for who looks.
 
 use quipu_archive::{ConversationDigest, LiveEntry, LiveSession};
+use quipu_history::INCARNATE;
 use quipu_protocol::{Body, Content, Entry, Message, NodeId, SessionId, StepInfo, UnixMs, UserMessage};
 use quipu_store::{Action, Graph, Op, RefExpectation, RefMove, StoreError};
 
 use crate::exchange::now;
 use crate::jump::{AskedJump, Edit, JumpPlan, REFS, carryover, carryover_digest, plan_ref, row};
-
-/// The type of action that stands for a jump, which other programs know.
-const INCARNATE: &str = "INCARNATE";
 
 /// Characters of the beginning of an id at least.
 const SHORTEST: usize = 4;

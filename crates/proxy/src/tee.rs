@@ -195,5 +195,6 @@ impl Drop for Tee {
         let end = if self.inner.is_end_stream() { AnswerEnd::Whole } else { AnswerEnd::Aborted };
         self.finish(end);
         self.activity.reads();
+        self.activity.ends();
     }
 }

@@ -41,6 +41,9 @@ struct Row {
     upstream: String,
     /// A header that only clients of this wire send.
     header: Option<String>,
+    /// Paths beside its own that only clients of this wire ask for.
+    #[serde(default)]
+    paths: Vec<String>,
 }
 
 const ROWS: &str = include_str!("../data/wires.json");
@@ -54,6 +57,7 @@ pub(crate) struct Upstream {
     pub(crate) base: Url,
     pub(crate) is_local: bool,
     header: Option<String>,
+    paths: Vec<String>,
 }
 
 /// The servers behind the wires.
@@ -82,9 +86,9 @@ impl Upstreams {
             let row = rows.iter().find(|row| row.wire == wire);
             let row = row.ok_or_else(|| UpstreamError::Wire(wire.name().to_owned()))?;
             let base = address(&row.upstream)?;
-            let header = row.header.clone();
+            let (header, paths) = (row.header.clone(), row.paths.clone());
             let (api, provider) = (row.api.clone(), row.provider.clone());
-            Ok(Upstream { wire, api, provider, is_local: false, base, header })
+            Ok(Upstream { wire, api, provider, is_local: false, base, header, paths })
         };
         let mut all = Self {
             messages: find(WireKind::Messages)?,
@@ -152,7 +156,9 @@ impl Upstreams {
                 return Some((self.of(wire), true));
             }
         }
-        let within = |wire: WireKind| path.contains(&format!("{}/", wire.path()));
+        let within = |wire: WireKind| {
+            path.contains(&format!("{}/", wire.path())) || self.of(wire).paths.iter().any(|own| own == path)
+        };
         let marked =
             |wire: WireKind| self.of(wire).header.as_ref().is_some_and(|name| headers.contains_key(name));
         let found = WireKind::ALL.into_iter().find(|wire| within(*wire));
@@ -242,6 +248,8 @@ mod tests {
         assert_eq!(all.route("/x", &none).unwrap().0.base.host_str(), Some("models.example.com"));
         let vendors = Upstreams::new(&[]).unwrap();
         assert!(vendors.route("/v1/models", &none).is_none(), "a key would go to either of two servers");
+        let (upstream, recorded) = vendors.route("/api/hello", &none).unwrap();
+        assert_eq!((upstream.wire, recorded), (WireKind::Messages, false), "asked for before any call");
         let (upstream, recorded) = vendors.route("/v1/models", &headers).unwrap();
         assert_eq!((upstream.wire, recorded), (WireKind::Messages, false));
         assert_eq!(upstream.address("/v1/models?a=%20b").unwrap().path(), "/v1/models");

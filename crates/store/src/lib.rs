@@ -18,6 +18,7 @@ mod moves;
 mod read;
 mod recall;
 mod retention;
+mod revision;
 mod search;
 mod sqlite;
 mod upkeep;
@@ -40,6 +41,7 @@ pub use quipu_dag::NewChunk;
 pub use read::*;
 pub use recall::*;
 pub use retention::*;
+pub use revision::*;
 pub use search::*;
 pub use sqlite::{
     Delta, ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue, NodeHint, OpenOptions, OwnerDeathCheck,

@@ -6,7 +6,7 @@ use quipu_transcript::DecodedEntry;
 
 use crate::{
     ActivityQuery, Erasure, FileActivity, FileChange, FileStep, FileStepQuery, ForkPoint, Fut, IndexedAnswer,
-    Label, Landmark, Local, LoggedMove, Piece, ReadParts, RecallIndex, RefName, ReflogQuery, SearchHits,
+    Label, Landmark, Local, LoggedMove, Piece, ReadParts, RecallIndex, RefName, ReflogQuery, Revision, SearchHits,
     SearchQuery, Seq, SessionActivity, Store, UsageQuery, UsageSum, Vectors,
 };
 
@@ -96,6 +96,9 @@ pub trait ReadModel: Send + Sync + 'static {
     /// Files that a session touched, the last touched first, at most [`TOUCHED`](crate::TOUCHED): those that calls which
     /// succeeded name.
     fn file_activity<'a>(&'a self, session: &'a SessionId) -> Fut<'a, IndexedAnswer<Vec<FileActivity>>>;
+
+    /// The state that answers about files are of: a cache of such answers holds while it stays.
+    fn revision(&self) -> Fut<'_, Revision>;
 
     /// Changes of a file that is known by these absolute paths, the oldest first; the newest
     /// [`CHANGES`](crate::CHANGES) of each.

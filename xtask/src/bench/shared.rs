@@ -50,11 +50,13 @@ fn run(context: &Context) -> Result<Vec<Row>> {
 }
 
 fn among(context: &Context, nodes: usize, what: &str) -> Result<Vec<Row>> {
+    let begun = Instant::now();
     let stage = Stage::new(context, Contender::QuipuOpen)?;
     fill(context, &stage, nodes)?;
     write_file(&stage)?;
     catch_up(&stage)?;
     let ids = ids(&stage)?;
+    eprintln!("bench: prepared in {:.1} s", begun.elapsed().as_secs_f64());
     let (cold, warm) = match context.sizes.is_smoke() {
         true => (3, 10),
         false => (COLD, WARM),

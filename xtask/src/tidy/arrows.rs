@@ -28,7 +28,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("mcp-server", &["history", "seal", "workspace"]),
     ("integrations", &["history", "seal"]),
     ("pi-extension", &["history", "archive"]),
-    ("proxy", &["archive", "providers"]),
+    ("proxy", &["archive", "history", "providers"]),
     ("web", &["engine"]),
     ("setup", &[]),
     ("replay", &["engine"]),

@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 use crate::intake::Format;
 
+pub use self::user_input::is_program_context;
+
 /// What this agent's sessions are called in the store.
 pub const AGENT: &str = "codex";
 

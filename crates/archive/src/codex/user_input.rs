@@ -23,6 +23,12 @@ const NOT_THE_USER: [&str; 14] = [
     "<skill>",
 ];
 
+/// Whether a text in the user's place is of the program: context that it adds by itself.
+pub fn is_program_context(text: &str) -> bool {
+    let text = text.trim_start();
+    NOT_THE_USER.iter().any(|word| text.starts_with(word))
+}
+
 /// The elements of a list.
 pub(super) fn list(text: &str) -> Vec<&str> {
     cut::elements(text).unwrap_or_default()
@@ -57,8 +63,7 @@ pub(super) fn of_the_user<'a>(message: &Members<'a>) -> Vec<&'a str> {
         Some(kind) if kind != "unknown" => kind.starts_with("user."),
         _ => {
             let text = content(element);
-            let text = text.as_text().unwrap_or_default().trim_start();
-            !NOT_THE_USER.iter().any(|word| text.starts_with(word))
+            !is_program_context(text.as_text().unwrap_or_default())
         }
     };
     elements.into_iter().enumerate().filter(is_users).map(|(_, element)| element).collect()

@@ -359,6 +359,39 @@ pub(crate) fn installed(words: &[&str]) -> Option<PathBuf> {
     program
 }
 
+/// With what the peer that keeps sessions by projects asks for nothing but the model, and on this machine alone.
+pub(crate) const QUIET_WITH_PROJECTS: [(&str, &str); 5] = [
+    ("DISABLE_AUTOUPDATER", "1"),
+    ("DISABLE_TELEMETRY", "1"),
+    ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+    ("CLAUDE_CODE_MAX_RETRIES", "1"),
+    ("NO_PROXY", "127.0.0.1"),
+];
+
+/// The peer that keeps sessions by projects, with a model at this address.
+pub(crate) fn with_messages_at(command: &mut Command, url: &str) {
+    command.envs(QUIET_WITH_PROJECTS).envs([
+        ("ANTHROPIC_BASE_URL", url),
+        ("ANTHROPIC_API_KEY", "k"),
+        ("ANTHROPIC_MODEL", "claude-sonnet-4-5"),
+    ]);
+}
+
+/// The peer that keeps sessions as events, with a model at this address.
+pub(crate) fn with_responses_at(command: &mut Command, url: &str) {
+    let url = format!("{url}/v1");
+    command.envs([
+        ("COPILOT_OFFLINE", "true"),
+        ("COPILOT_AUTO_UPDATE", "false"),
+        ("COPILOT_PROVIDER_TYPE", "openai"),
+        ("COPILOT_PROVIDER_WIRE_API", "responses"),
+        ("COPILOT_PROVIDER_BASE_URL", &url),
+        ("COPILOT_PROVIDER_API_KEY", "k"),
+        ("COPILOT_MODEL", "gpt-5"),
+        ("NO_PROXY", "127.0.0.1"),
+    ]);
+}
+
 /// One message of an export in short; `None` for what is no message of the conversation.
 fn short(entry: &Value) -> Option<String> {
     let message = entry.get("message")?;
@@ -667,18 +700,7 @@ fn import_of_a_peer_with_projects() {
                 PromptTarget::Same(id) => drop(command.args(["--resume", id])),
                 PromptTarget::Fork(id) => drop(command.args(["--resume", id, "--fork-session"])),
             }
-            for (name, value) in [
-                ("ANTHROPIC_BASE_URL", url),
-                ("ANTHROPIC_API_KEY", "k"),
-                ("ANTHROPIC_MODEL", "claude-sonnet-4-5"),
-                ("DISABLE_AUTOUPDATER", "1"),
-                ("DISABLE_TELEMETRY", "1"),
-                ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
-                ("CLAUDE_CODE_MAX_RETRIES", "1"),
-                ("NO_PROXY", "127.0.0.1"),
-            ] {
-                command.env(name, value);
-            }
+            with_messages_at(&mut command, url);
             command
         },
         input: |number| 1000 + number,
@@ -788,19 +810,7 @@ fn import_of_a_peer_with_an_event_chain() {
             if let PromptTarget::Same(id) = to {
                 command.arg(format!("--resume={id}"));
             }
-            let url = format!("{url}/v1");
-            for (name, value) in [
-                ("COPILOT_OFFLINE", "true"),
-                ("COPILOT_AUTO_UPDATE", "false"),
-                ("COPILOT_PROVIDER_TYPE", "openai"),
-                ("COPILOT_PROVIDER_WIRE_API", "responses"),
-                ("COPILOT_PROVIDER_BASE_URL", &url),
-                ("COPILOT_PROVIDER_API_KEY", "k"),
-                ("COPILOT_MODEL", "gpt-5"),
-                ("NO_PROXY", "127.0.0.1"),
-            ] {
-                command.env(name, value);
-            }
+            with_responses_at(&mut command, url);
             command
         },
         // It counts what was read from the cache as input.

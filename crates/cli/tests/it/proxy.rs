@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use quipu_testkit::{Answer, FakeServer, Gate, Reply};
 use serde_json::{Value, json};
 
-use crate::peers::{ModelBlock, Reply as ModelReply, Server, installed, required};
+use crate::peers::{ModelBlock, Reply as ModelReply, Server, installed, required, with_messages_at};
 use crate::support::*;
 
 /// A proxy, which is killed with its test.
@@ -205,18 +205,7 @@ fn peer_with_projects_talks_through_the_proxy() {
     for args in [&["-p", "Which paint?"][..], &["-c", "-p", "And for the gate?"]] {
         let mut command = world.command(&program);
         command.args(args);
-        for (name, value) in [
-            ("ANTHROPIC_BASE_URL", &*format!("http://{}", proxy.address)),
-            ("ANTHROPIC_API_KEY", "k"),
-            ("ANTHROPIC_MODEL", "claude-sonnet-4-5"),
-            ("DISABLE_AUTOUPDATER", "1"),
-            ("DISABLE_TELEMETRY", "1"),
-            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
-            ("CLAUDE_CODE_MAX_RETRIES", "1"),
-            ("NO_PROXY", "127.0.0.1"),
-        ] {
-            command.env(name, value);
-        }
+        with_messages_at(&mut command, &format!("http://{}", proxy.address));
         ran(command).ok();
     }
     let ended = proxy.ends(Signal::SIGTERM).exits(143);

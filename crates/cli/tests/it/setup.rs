@@ -6,7 +6,7 @@ use std::process::Command;
 use quipu_testkit::peer_files;
 use serde_json::{Value, json};
 
-use crate::peers::{installed, required};
+use crate::peers::{QUIET_WITH_PROJECTS, installed, required};
 use crate::support::*;
 
 const JSON_SETTINGS: &str = "{\n  \"theme\": \"dark\"\n}\n";
@@ -208,16 +208,13 @@ fn setup_gives_servers_the_directory_that_the_user_chose() {
 }
 
 fn ran(mut command: Command) -> String {
+    command.envs(QUIET_WITH_PROJECTS);
     for (name, value) in [
-        ("DISABLE_AUTOUPDATER", "1"),
-        ("DISABLE_TELEMETRY", "1"),
-        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
         ("MCP_TIMEOUT", "90000"),
         ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
         ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
         ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
         ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1"),
-        ("NO_PROXY", "127.0.0.1"),
     ] {
         command.env(name, value);
     }

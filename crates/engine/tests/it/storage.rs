@@ -204,6 +204,9 @@ impl ReadModel for FailingStore {
     ) -> Fut<'a, quipu_store::IndexedAnswer<Vec<quipu_store::FileActivity>>> {
         self.inner.file_activity(session)
     }
+    fn revision(&self) -> Fut<'_, quipu_store::Revision> {
+        self.inner.revision()
+    }
     fn changes<'a>(
         &'a self,
         paths: &'a [String],

@@ -48,7 +48,8 @@ pub(super) struct Book {
 /// The text that was read last: the next one differs in few lines from it, and only those are looked up.
 #[derive(Default)]
 struct LastText {
-    bytes: Vec<u8>,
+    /// Without a mark of the byte order.
+    bytes: Arc<[u8]>,
     /// Where each of its lines ends.
     ends: Vec<usize>,
     numbers: Vec<usize>,
@@ -69,8 +70,12 @@ impl Book {
     }
 
     /// The same for one that differs little from the last one asked so.
-    pub(super) fn next_text(&mut self, bytes: &[u8]) -> Text {
-        let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+    pub(super) fn next_text(&mut self, whole: &Arc<[u8]>) -> Text {
+        let whole = match whole.strip_prefix("\u{feff}".as_bytes()) {
+            Some(rest) => Arc::from(rest),
+            None => Arc::clone(whole),
+        };
+        let bytes: &[u8] = &whole;
         let last = std::mem::take(&mut self.last);
         let same = common_start(&last.bytes, bytes);
         let mut first = last.ends.partition_point(|end| *end <= same);
@@ -92,7 +97,7 @@ impl Book {
         ends.extend(last.ends[behind..].iter().map(|end| bytes.len() - (last.bytes.len() - end)));
         numbers.extend_from_slice(&last.numbers[behind..]);
         let text = Text::from(&*numbers);
-        self.last = LastText { bytes: bytes.to_vec(), ends, numbers };
+        self.last = LastText { bytes: whole, ends, numbers };
         text
     }
 
@@ -354,7 +359,7 @@ mod tests {
             }
             let mut book = Book::default();
             for text in &texts {
-                let numbers = book.next_text(text.as_bytes());
+                let numbers = book.next_text(&Arc::from(text.as_bytes()));
                 let found: Vec<&[u8]> = numbers.iter().map(|number| book.line(*number)).collect();
                 let wanted: Vec<&[u8]> = lines_of(text).into_iter().map(str::as_bytes).collect();
                 prop_assert_eq!(found, wanted);

@@ -1,8 +1,9 @@
 //! Goes back from a file as it is now, state by state, to the step that made each of its lines.
 
+mod ahead;
 mod sources;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Entry, FileState, NodeId, SessionId, UnixMs};
@@ -10,6 +11,7 @@ use quipu_store::{CHANGES, FileChange, FileStep, FileStepQuery, FileSteps, Graph
 use quipu_transcript::{Change, FileOpKind, absolute_path, file_ops};
 use sha2::{Digest as _, Sha256};
 
+use self::ahead::ReadAhead;
 use self::sources::{copies_only, words};
 use super::calls::claims;
 use super::lines::{Book, Text};
@@ -22,9 +24,13 @@ const LIKE: (usize, usize) = (1, 8);
 /// In the same file.
 const REPEATED: (usize, usize) = (3, 40);
 /// States of a file that are read together: at first, since what is older may not matter, and at most.
-const TOGETHER: (usize, usize) = (4, 64);
+const TOGETHER: (usize, usize) = (4, 16);
 /// Bytes of these at most.
-const TOGETHER_BYTES: u64 = 8 << 20;
+const TOGETHER_BYTES: u64 = 2 << 20;
+/// Answers that are read together.
+const ANSWERS: usize = 64;
+/// States whose lines are held at most: more than are read together, twice.
+const HELD: usize = 48;
 
 /// Whose a line is.
 #[derive(Debug, Clone)]
@@ -102,9 +108,13 @@ pub(super) struct Walk<'a> {
     read: ReadFile<'a>,
     book: Book,
     texts: HashMap<ChunkId, Option<Text>>,
+    /// Those that were read from the store, in that order: the walk goes back, so the first are not needed any more.
+    held: VecDeque<ChunkId>,
     /// States that were asked for together with others, and how many are the next time.
     asked: HashSet<ChunkId>,
     together: usize,
+    /// States that are read while others are looked at.
+    ahead: Option<ReadAhead<'a>>,
     chains: Vec<Arc<Chain>>,
     by_path: HashMap<String, usize>,
     prompts: HashMap<NodeId, Arc<[FileStep]>>,
@@ -127,8 +137,10 @@ impl<'a> Walk<'a> {
             read,
             book: Book::default(),
             texts: HashMap::new(),
+            held: VecDeque::new(),
             asked: HashSet::new(),
             together: TOGETHER.0,
+            ahead: None,
             chains: Vec::new(),
             by_path: HashMap::new(),
             prompts: HashMap::new(),
@@ -148,7 +160,7 @@ impl<'a> Walk<'a> {
         paths: &[String],
         bytes: &[u8],
     ) -> Result<Vec<Attribution>, StoreError> {
-        let text = self.book.next_text(bytes);
+        let text = self.book.next_text(&Arc::from(bytes));
         let content = ChunkId(Sha256::digest(bytes).into());
         self.texts.insert(content, Some(text.clone()));
         let chain = self.chain(paths.to_vec()).await?;
@@ -177,7 +189,12 @@ impl<'a> Walk<'a> {
                     *followed = true;
                 }
             }
-            self.work.entry(place).or_default().extend(open);
+            let all = self.work.entry(place).or_default();
+            if all.is_empty() {
+                *all = open;
+            } else {
+                all.extend(open);
+            }
         }
     }
 
@@ -232,23 +249,39 @@ impl<'a> Walk<'a> {
         if !states.clone().next().is_some_and(|mut states| states.any(|id| is_new(&id))) {
             return Ok(());
         }
-        let mut ids: Vec<ChunkId> = Vec::with_capacity(self.together + 1);
-        while let Some(states) = states.next().filter(|_| ids.len() < self.together) {
-            for id in states.filter(is_new) {
-                if !ids.contains(&id) {
-                    ids.push(id);
-                }
+        let mut ids: Vec<ChunkId> = Vec::with_capacity(2 * self.together + 1);
+        for id in states.by_ref().flatten() {
+            if ids.len() > 2 * self.together {
+                break;
+            }
+            if is_new(&id) && !ids.contains(&id) {
+                ids.push(id);
             }
         }
         self.answers(chain, at).await?;
+        let first = ids.first().copied();
+        let ahead = self.ahead.take().filter(|ahead| ahead.ids.first().copied() == first);
+        let reading = match ahead {
+            Some(ahead) => ahead,
+            None => ReadAhead::new(self.store, ids[..ids.len().min(self.together)].to_vec()),
+        };
         self.together = (self.together * 2).min(TOGETHER.1);
-        let found = self.store.chunks(&ids, TOGETHER_BYTES).await?;
-        for (id, bytes) in ids.into_iter().zip(found) {
+        let ReadAhead { ids: wanted, reading } = reading;
+        let found = reading.await?;
+        // The store reads the next ones meanwhile.
+        let rest = ids.into_iter().filter(|id| !wanted[..found.len().min(wanted.len())].contains(id));
+        let rest: Vec<ChunkId> = rest.take(self.together).collect();
+        if !rest.is_empty() {
+            let mut next = ReadAhead::new(self.store, rest);
+            next.begin();
+            self.ahead = Some(next);
+        }
+        for (id, bytes) in wanted.into_iter().zip(found) {
             self.asked.insert(id);
             // Why one cannot be read is an error where it is needed.
             if let Some(bytes) = bytes {
                 let text = self.book.next_text(&bytes);
-                self.texts.insert(id, Some(text));
+                self.hold(id, Some(text));
             }
         }
         Ok(())
@@ -256,7 +289,15 @@ impl<'a> Walk<'a> {
 
     /// Reads the answers together whose calls made these states.
     async fn answers(&mut self, chain: &Chain, at: usize) -> Result<(), StoreError> {
-        let steps = chain.events.get(..=at).unwrap_or_default().iter().rev().take(self.together);
+        let is_known = |event: &Event| match event {
+            Event::Step(step) => step.answer.is_none_or(|answer| self.entries.contains_key(&answer)),
+            Event::Reported(_) => true,
+        };
+        let steps = chain.events.get(..=at).unwrap_or_default();
+        if steps.iter().rev().take(self.together).all(is_known) {
+            return Ok(());
+        }
+        let steps = steps.iter().rev().take(ANSWERS);
         let mut ids: Vec<NodeId> = steps
             .filter_map(|event| match event {
                 Event::Step(step) => step.answer,
@@ -282,12 +323,23 @@ impl<'a> Walk<'a> {
             return Ok(known.clone());
         }
         let text = match self.store.chunk(content, 0..u64::MAX).await {
-            Ok(bytes) => Some(self.book.next_text(&bytes)),
+            Ok(bytes) => Some(self.book.next_text(&bytes.into())),
             Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => None,
             Err(error) => return Err(error),
         };
-        self.texts.insert(content, text.clone());
+        self.hold(content, text.clone());
         Ok(text)
+    }
+
+    fn hold(&mut self, content: ChunkId, text: Option<Text>) {
+        if self.texts.insert(content, text).is_none() {
+            self.held.push_back(content);
+        }
+        if self.held.len() > HELD
+            && let Some(first) = self.held.pop_front()
+        {
+            self.texts.remove(&first);
+        }
     }
 
     /// The lines of a state: none where there is no file; `None` where it is not kept.
@@ -330,6 +382,12 @@ impl<'a> Walk<'a> {
             return Ok(match entry.as_deref() {
                 Some(Entry::Meta(_)) => StepAction::PutBack,
                 Some(Entry::Message(quipu_protocol::Message::ToolResult(_))) => StepAction::Tool,
+                // Whoever made it: its node says who that is.
+                Some(Entry::Message(quipu_protocol::Message::Custom(custom)))
+                    if custom.custom_type == crate::MEMORY_CHANGE =>
+                {
+                    StepAction::Tool
+                }
                 Some(_) | None => StepAction::ByHand,
             });
         };
@@ -422,10 +480,19 @@ impl<'a> Walk<'a> {
 
     /// Passes on the lines that are found in an earlier state; what is left.
     fn follow(&mut self, to: Place, found: &[Option<usize>], open: Open) -> Open {
-        let (same, rest): (Open, Open) =
-            open.into_iter().partition(|(line, _)| found.get(*line).is_some_and(Option::is_some));
-        let same = same.into_iter().filter_map(|(line, of)| Some((found.get(line).copied()??, of)));
-        self.ask(to, same.collect());
+        // Most lines are: what is open is the list of them.
+        let (mut same, mut rest) = (open, Vec::new());
+        same.retain_mut(|one| match found.get(one.0).copied().flatten() {
+            Some(place) => {
+                one.0 = place;
+                true
+            }
+            None => {
+                rest.push(*one);
+                false
+            }
+        });
+        self.ask(to, same);
         rest
     }
 

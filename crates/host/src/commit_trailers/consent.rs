@@ -156,7 +156,7 @@ impl TrailerConsent {
                 "{MOST_REPOSITORIES} repositories have a consent, which is the limit; withdraw one first"
             )));
         }
-        self.hooks.write(&kept).map_err(|error| Failure::failed(error.to_string()))?;
+        self.hooks.write(&kept, None).map_err(|error| Failure::failed(error.to_string()))?;
         Ok(true)
     }
 
@@ -174,7 +174,7 @@ impl TrailerConsent {
             was
         })?;
         if was {
-            self.hooks.write(&kept).map_err(|error| Failure::failed(error.to_string()))?;
+            self.hooks.write(&kept, None).map_err(|error| Failure::failed(error.to_string()))?;
         }
         Ok(was)
     }

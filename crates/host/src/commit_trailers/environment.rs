@@ -49,7 +49,7 @@ impl CommandEnvironment for CommitTrailers {
             return Ok(Vec::new());
         }
         self.hooks
-            .write(&consents.repositories)
+            .write(&consents.repositories, Some(origin.cwd))
             .map_err(|error| failed(format!("{} cannot be used: {error}", self.hooks.config().display())))?;
         let changed = origin.env.iter().rev().find(|(name, _)| name == COUNT);
         let inherited = match changed {

@@ -44,6 +44,8 @@ const FORWARDED: [&str; 17] = [
 ];
 /// Hooks that git runs many times, so that they are forwarded only where a repository has one.
 const FREQUENT: [&str; 2] = ["reference-transaction", "post-index-change"];
+/// Worktrees of a repository whose hooks are looked for.
+const WORKTREES: usize = 64;
 /// How long git may take to say where hooks are.
 const LONGEST: Duration = Duration::from_secs(5);
 
@@ -71,21 +73,34 @@ impl HookFiles {
         self.directory.join("config")
     }
 
-    /// Writes what is not as it should be for these repositories.
-    pub(super) fn write(&self, repositories: &[ConsentedRepository]) -> io::Result<()> {
+    /// Writes what is not as it should be for these repositories. Git is asked about the one that a command begins in, and
+    /// about those that are new; the others stay as they were seen last.
+    pub(super) fn write(&self, repositories: &[ConsentedRepository], begins: Option<&Path>) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         let scripts = self.scripts()?;
+        let there = fs::read_to_string(self.config()).unwrap_or_default();
+        let own = begins.and_then(common_directory);
         let mut text = String::new();
         for one in repositories.iter().filter(|one| one.is_there()) {
             let Some(path) = one.directory.to_str() else { continue };
-            let hooks = if self.has_frequent(&one.directory) { "all" } else { "plain" };
-            let config = quoted(&scripts.join(hooks).with_extension("config"))?;
-            for pattern in ["", "/worktrees/**"] {
-                let pattern = escaped(&(literal(path) + pattern));
-                text.push_str(&format!("[includeIf \"gitdir:{pattern}\"]\n\tpath = {config}\n"));
-            }
+            let section = |kind: &str| -> io::Result<String> {
+                let config = quoted(&scripts.join(kind).with_extension("config"))?;
+                let include = |pattern: &str| {
+                    let pattern = escaped(&(literal(path) + pattern));
+                    format!("[includeIf \"gitdir:{pattern}\"]\n\tpath = {config}\n")
+                };
+                Ok(["", "/worktrees/**"].map(include).concat())
+            };
+            let (plain, all) = (section("plain")?, section("all")?);
+            let is_own = own.as_deref() == Some(&*one.directory);
+            let has_frequent = match (there.contains(&plain), there.contains(&all)) {
+                (true, false) if !is_own => false,
+                (false, true) if !is_own => true,
+                _ => self.has_frequent(&one.directory),
+            };
+            text.push_str(if has_frequent { &all } else { &plain });
         }
-        if fs::read_to_string(self.config()).is_ok_and(|there| there == text) {
+        if there == text && self.config().exists() {
             return Ok(());
         }
         replace(&self.config(), &text)
@@ -191,18 +206,45 @@ fn hook_directories(common: &Path) -> Vec<PathBuf> {
     if let Some(global) = global {
         git = git.with("GIT_CONFIG_GLOBAL", global);
     }
-    let named =
-        git.run(&["config", "--null", "--type=path", "--get-all", "core.hooksPath"]).unwrap_or_default();
-    let worktree = common.parent().unwrap_or(common);
-    for path in named.split(|byte| *byte == 0) {
-        // The one that turns hooks off is our own.
-        if let Ok(path) = std::str::from_utf8(path)
-            && !matches!(path, "" | "/dev/null")
-        {
-            found.push(worktree.join(path));
-        }
+    let named = ["config", "--null", "--type=path", "--get-regexp", r"^core\.(hookspath|worktree)$"];
+    let named = git.run(&named).unwrap_or_default();
+    let named: Vec<(&str, &str)> = named
+        .split(|byte| *byte == 0)
+        .filter_map(|entry| std::str::from_utf8(entry).ok()?.split_once('\n'))
+        .collect();
+    let of = |name: &'static str| named.iter().filter(move |entry| entry.0 == name).map(|entry| entry.1);
+    // Relative ones begin at the top of the worktree that git runs in; a submodule names its own.
+    let worktree = of("core.worktree").last().map(|path| common.join(path));
+    let mut tops = vec![common.to_owned()];
+    tops.extend(worktree.or_else(|| Some(common.parent()?.to_owned())));
+    tops.extend(linked_worktrees(common));
+    // The one that turns hooks off is our own.
+    for path in of("core.hookspath").filter(|path| !matches!(*path, "" | "/dev/null")) {
+        found.extend(tops.iter().map(|top| top.join(path)));
     }
+    found.sort();
+    found.dedup();
     found
+}
+
+/// The other worktrees of a repository.
+fn linked_worktrees(common: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten().take(WORKTREES);
+    let links = entries.filter_map(|entry| fs::read_to_string(entry.path().join("gitdir")).ok());
+    links.filter_map(|link| Some(Path::new(link.trim_end()).parent()?.to_owned())).collect()
+}
+
+/// The directory that all worktrees of a repository share, of the one that a directory lies in.
+fn common_directory(directory: &Path) -> Option<PathBuf> {
+    let directory = directory.canonicalize().ok()?;
+    let git = directory.ancestors().map(|above| above.join(".git")).find(|git| git.exists())?;
+    if git.is_dir() {
+        return git.canonicalize().ok();
+    }
+    let link = fs::read_to_string(&git).ok()?;
+    let own = git.parent()?.join(link.strip_prefix("gitdir:")?.trim());
+    let shared = fs::read_to_string(own.join("commondir")).unwrap_or_else(|_| ".".to_owned());
+    own.join(shared.trim_end()).canonicalize().ok()
 }
 
 /// A path as a pattern that matches nothing else.
@@ -238,13 +280,13 @@ mod tests {
     fn scripts_that_were_changed_are_made_again() {
         let root = tempfile::tempdir().unwrap();
         let hooks = HookFiles { directory: root.path().join("git"), seen: Mutex::default() };
-        hooks.write(&[]).unwrap();
+        hooks.write(&[], None).unwrap();
         let scripts = hooks.scripts().unwrap();
         let files = HookFiles::script_files(&scripts).unwrap();
         let (plain, hook) = (scripts.join("plain"), scripts.join("plain/pre-commit"));
         let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
         let inode = scripts.metadata().unwrap().ino();
-        hooks.write(&[]).unwrap();
+        hooks.write(&[], None).unwrap();
         assert_eq!(scripts.metadata().unwrap().ino(), inode, "what is right stays");
         let damages: [&dyn Fn(); 6] = [
             &|| fs::rename(&hook, plain.join("pre-commit.old")).unwrap(),
@@ -271,13 +313,91 @@ mod tests {
                 close(&scripts).unwrap();
             }
             assert!(!files.are_in(&scripts), "{at}");
-            hooks.write(&[]).unwrap();
+            hooks.write(&[], None).unwrap();
             assert!(files.are_in(&scripts), "{at}");
         }
         let left: Vec<_> =
             fs::read_dir(root.path().join("git")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "the settings and the scripts: {left:?}");
         open(&scripts).unwrap();
+    }
+
+    fn git(directory: &Path, args: &[&str]) {
+        let mut git = std::process::Command::new("git");
+        git.args(["-c", "protocol.file.allow=always", "-c", "user.name=n", "-c", "user.email=e"]);
+        let ran = git.args(args).current_dir(directory).output().unwrap();
+        assert!(ran.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    }
+
+    fn consented(directory: &Path) -> ConsentedRepository {
+        let inode = directory.metadata().unwrap().ino();
+        ConsentedRepository { directory: directory.to_owned(), inode, since: 0 }
+    }
+
+    #[test]
+    fn frequent_hooks_are_found_by_relative_paths() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let (inner, outer, other) = (root.join("inner"), root.join("outer"), root.join("other"));
+        for directory in [&inner, &outer] {
+            fs::create_dir(directory).unwrap();
+            git(directory, &["init", "-q"]);
+            git(directory, &["commit", "-q", "--allow-empty", "-m", "x"]);
+        }
+        git(&outer, &["submodule", "add", "-q", inner.to_str().unwrap(), "sub"]);
+        git(&outer, &["worktree", "add", "-q", other.to_str().unwrap()]);
+        let sub = outer.join("sub");
+        let place = |top: &Path| {
+            fs::create_dir(top.join("own-hooks")).unwrap();
+            let hook = top.join("own-hooks/reference-transaction");
+            fs::write(&hook, "#!/bin/sh\n").unwrap();
+            fs::set_permissions(&hook, Permissions::from_mode(0o700)).unwrap();
+        };
+        let modules = outer.join(".git/modules/sub");
+        assert_eq!(common_directory(&sub), Some(modules.clone()));
+        assert_eq!(common_directory(&other), Some(outer.join(".git")));
+        let has = |common: &Path| {
+            let hooks = HookFiles { directory: root.join("files"), seen: Mutex::default() };
+            hooks.has_frequent(common)
+        };
+        git(&sub, &["config", "core.hooksPath", "own-hooks"]);
+        assert!(!has(&modules));
+        place(&sub);
+        assert!(has(&modules), "in the worktree of the submodule");
+        git(&outer, &["config", "core.hooksPath", "own-hooks"]);
+        assert!(!has(&outer.join(".git")));
+        place(&other);
+        assert!(has(&outer.join(".git")), "in another worktree");
+    }
+
+    #[test]
+    fn only_the_repository_of_a_command_is_looked_at_again() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let all: Vec<PathBuf> = ["one", "two"].map(|name| root.join(name)).to_vec();
+        for directory in &all {
+            fs::create_dir(directory).unwrap();
+            git(directory, &["init", "-q"]);
+        }
+        let consents: Vec<_> = all.iter().map(|one| consented(&one.join(".git"))).collect();
+        let files = || HookFiles { directory: root.join("files"), seen: Mutex::default() };
+        files().write(&consents, None).unwrap();
+        let count = |kind: &str| fs::read_to_string(files().config()).unwrap().matches(kind).count();
+        assert_eq!((count("plain.config"), count("all.config")), (4, 0));
+        for directory in &all {
+            let hook = directory.join(".git/hooks/reference-transaction");
+            fs::create_dir_all(hook.parent().unwrap()).unwrap();
+            fs::write(&hook, "#!/bin/sh\n").unwrap();
+            fs::set_permissions(&hook, Permissions::from_mode(0o700)).unwrap();
+        }
+        let hooks = files();
+        hooks.write(&consents, Some(&all[1])).unwrap();
+        assert_eq!((count("plain.config"), count("all.config")), (2, 2));
+        let asked: Vec<PathBuf> = hooks.seen.lock().unwrap().keys().cloned().collect();
+        assert_eq!(asked, [all[1].join(".git")]);
+        files().write(&consents, Some(&all[0])).unwrap();
+        assert_eq!((count("plain.config"), count("all.config")), (0, 4));
+        open(&files().scripts().unwrap()).unwrap();
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use quipu_archive::{ConversationDigest, LiveEntry};
-use quipu_protocol::{Content, Entry, Message, NodeId, StepInfo};
+use quipu_archive::{ConversationDigest, LiveEntry, LivePlan};
+use quipu_protocol::{Content, Entry, Message, NodeId, StepInfo, UnixMs};
 use quipu_store::{Graph, RefMove, Resolution, Scope, StoreError};
 
 use super::keeping::ReadRequest;
@@ -28,6 +28,15 @@ use crate::wires::blank_answer;
 struct RequestView {
     body: RequestBody,
     items: Vec<Item>,
+}
+
+/// An answer of the proxy's own, not yet in the store.
+struct OwnAnswer {
+    change: LivePlan,
+    question: NodeId,
+    answer: NodeId,
+    text: String,
+    time: UnixMs,
 }
 
 /// The provider and the model of the proxy's own answers.
@@ -144,6 +153,61 @@ impl ExchangeRecorder {
         Some(RequestView { body, items })
     }
 
+    /// Refuses what a line asks for: the answer is kept as the proxy's own, not as one of the model.
+    async fn refused(
+        &mut self,
+        store: &dyn Graph,
+        read: &ReadRequest,
+        views: &[RequestView],
+        why: &str,
+    ) -> Result<Decision, StoreError> {
+        let text = format!("quipu: {}. Nothing is changed.", why.trim_end_matches('.'));
+        if read.facts.previous.is_none() {
+            let answered = self.own_answer(store, read, views, |_| text.clone()).await?;
+            self.sessions.get(store, &read.name).await?.live.commit(store, answered.change).await?;
+        }
+        Ok(Self::says(read, &text))
+    }
+
+    /// The question, and an answer of the proxy's own to it, as a change of the session, which then stands there. `text` is
+    /// what is said to the question's node.
+    async fn own_answer(
+        &mut self,
+        store: &dyn Graph,
+        read: &ReadRequest,
+        views: &[RequestView],
+        text: impl FnOnce(NodeId) -> String,
+    ) -> Result<OwnAnswer, StoreError> {
+        let blank = blank_answer(OWN, OWN, OWN);
+        let sealer = self.options.sealer.clone();
+        let seal = self.seal();
+        let known = self.sessions.get(store, &read.name).await?;
+        let time = now();
+        let mut change = known.live.change();
+        let last = views.last().map_or(&read.items[..], |view| &view.items[..]);
+        let after = ConversationDigest::default();
+        let (question, digest) =
+            place(&mut change, &known.live, &read.origin, (after, last), &blank, time, &sealer);
+        let text = text(question);
+        let mut list = ItemList::after(digest);
+        list.push((0, 0), Author::Assistant, vec![Content::text(text.clone())], &seal);
+        let message = quipu_protocol::AssistantMessage {
+            content: vec![Content::text(text.clone())],
+            timestamp: time,
+            ..blank
+        };
+        let entry = LiveEntry {
+            entry: Entry::Message(Message::Assistant(message)),
+            step: StepInfo::default(),
+            digest: list.digest(),
+            id: Some(uuid::Uuid::now_v7().to_string()),
+            time,
+        };
+        let answer = change.append(question, entry);
+        change.stand_at(answer);
+        Ok(OwnAnswer { change: change.finish(), question, answer, text, time })
+    }
+
     fn says(read: &ReadRequest, text: &str) -> Decision {
         let (kind, text) = local_answer(read.body.wire, read.facts.is_stream, &read.facts.model, text);
         Decision::Answer { kind, text }
@@ -162,27 +226,29 @@ impl ExchangeRecorder {
             self.notify("a jump was asked for in a conversation whose history is kept at the server, which is not supported");
             return Ok(Decision::Pass);
         }
-        let refuse = |text: &str| Ok(Self::says(read, &format!("quipu: {text}. Nothing is changed.")));
         let note = match checked_note(note) {
             Ok(note) => self.options.sealer.seal(&note).into_owned(),
-            Err(error) => return refuse(&error),
+            Err(error) => return self.refused(store, read, views, &error.to_string()).await,
         };
         let (level, at, node) = match self.find(store, read, views, target).await? {
             Ok(found) => found,
-            Err(text) => return refuse(&text),
+            Err(text) => return self.refused(store, read, views, &text).await,
         };
         if level >= EDITS {
-            return refuse(&format!("this conversation has {EDITS} jumps already; begin a new one"));
+            let text = format!("this conversation has {EDITS} jumps already; begin a new one");
+            return self.refused(store, read, views, &text).await;
         }
         if let Some(Some(erasure)) = store.erasures(&[node]).await?.first() {
-            return refuse(&format!("{} was erased ({})", node.short(), erasure.why));
+            let text = format!("{} was erased ({})", node.short(), erasure.why);
+            return self.refused(store, read, views, &text).await;
         }
         let view = &views[level];
         let Some(keep) = closed(&view.items, at) else {
-            return refuse(&format!(
+            let text = format!(
                 "{} calls a tool whose result is not here; name a node before or after it",
                 node.short()
-            ));
+            );
+            return self.refused(store, read, views, &text).await;
         };
         let messages = view.items[keep + 1..].iter().filter(|item| item.counts).count().saturating_sub(1);
         let question = view.items.last().map(|item| item.digest).unwrap_or_default();
@@ -193,48 +259,18 @@ impl ExchangeRecorder {
         let line: String = line.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(60).collect();
 
         // The question, and the answer to it, are the end of the branch that is left.
-        let blank = blank_answer(OWN, OWN, OWN);
-        let sealer = self.options.sealer.clone();
-        let seal = self.seal();
         let command = self.options.confirm_command.clone();
-        let known = self.sessions.get(store, &read.name).await?;
-        let time = now();
-        let mut change = known.live.change();
-        let last = views.last().map_or(&read.items[..], |view| &view.items[..]);
-        let placed = place(
-            &mut change,
-            &known.live,
-            &read.origin,
-            (ConversationDigest::default(), last),
-            &blank,
-            time,
-            &sealer,
-        );
-        let (end, digest) = placed;
+        let shown = if line.is_empty() { node.short() } else { format!("{} (\"{}\")", node.short(), line.trim()) };
+        let says = |question: NodeId| {
+            let id = short_id(question);
+            format!(
+                "quipu: back to {shown}? Later requests of this conversation would leave out {messages} piece(s) after it. \
+                 Write the line `quipu: confirm`, or run `{command} {id}`. Until then nothing is changed; files stay as they are."
+            )
+        };
+        let answered = self.own_answer(store, read, views, says).await?;
+        let OwnAnswer { change: mut next, question: end, answer: departure, text, time } = answered;
         let id = short_id(end);
-        let text = format!(
-            "quipu: back to {} (\"{}\")? Later requests of this conversation would leave out {messages} piece(s) after it. \
-             Write the line `quipu: confirm`, or run `{command} {id}`. Until then nothing is changed; files stay as they are.",
-            node.short(),
-            line.trim()
-        );
-        let mut list = ItemList::after(digest);
-        list.push((0, 0), Author::Assistant, vec![Content::text(text.clone())], &seal);
-        let message = quipu_protocol::AssistantMessage {
-            content: vec![Content::text(text.clone())],
-            timestamp: time,
-            ..blank
-        };
-        let entry = LiveEntry {
-            entry: Entry::Message(Message::Assistant(message)),
-            step: StepInfo::default(),
-            digest: list.digest(),
-            id: Some(uuid::Uuid::now_v7().to_string()),
-            time,
-        };
-        let departure = change.append(end, entry);
-        change.stand_at(departure);
-        let mut next = change.finish();
         let keep = view.items[keep].digest.hex();
         let before = plan.edits[..level.min(plan.edits.len())].to_vec();
         let question = question.hex();
@@ -254,7 +290,7 @@ impl ExchangeRecorder {
         let (agent, session) = &read.name;
         next.commit.ops.push(plan.put(agent, session));
         next.commit.moves.push(RefMove::publish(plan_ref(agent, session), departure, "ask"));
-        known.live.commit(store, next).await?;
+        self.sessions.get(store, &read.name).await?.live.commit(store, next).await?;
         self.sessions.has_jump(&read.name);
         self.notify(&format!("{session}: a jump to {} is asked for", node.short()));
         Ok(Self::says(read, &text))
@@ -311,10 +347,7 @@ impl ExchangeRecorder {
         views: &[RequestView],
     ) -> Result<Decision, StoreError> {
         let Some(asked) = plan.asked.clone() else {
-            return Ok(Self::says(
-                read,
-                "quipu: no jump is asked for in this conversation. Nothing is changed.",
-            ));
+            return self.refused(store, read, views, "no jump is asked for in this conversation").await;
         };
         let level = asked.before.len();
         let view = views.get(level).filter(|_| plan.edits.get(..level) == Some(&asked.before[..]));
@@ -323,10 +356,8 @@ impl ExchangeRecorder {
             has(&asked.question) && has(&asked.keep)
         });
         let Some(view) = view else {
-            return Ok(Self::says(
-                read,
-                "quipu: the jump was asked for in another branch of this conversation. Nothing is changed.",
-            ));
+            let text = "the jump was asked for in another branch of this conversation";
+            return self.refused(store, read, views, text).await;
         };
         let cut = view.items.last().map(|item| item.digest.hex()).unwrap_or_default();
         let edit = Edit {
@@ -340,7 +371,7 @@ impl ExchangeRecorder {
             at: now(),
         };
         let Some(next) = self.next(view, &edit) else {
-            return Ok(Self::says(read, "quipu: the conversation changed meanwhile. Nothing is changed."));
+            return self.refused(store, read, views, "the conversation changed meanwhile").await;
         };
         let known = self.sessions.get(store, &read.name).await?;
         confirmation(store, &mut known.live, &asked, edit).await?;

@@ -12,7 +12,7 @@ use quipu_store::{Graph, NewChunk, StoreError};
 use sha2::{Digest as _, Sha256};
 
 use super::ExchangeRecorder;
-use super::known::Name;
+use super::known::{Name, PROFILE};
 use crate::answer;
 use crate::body::RequestBody;
 use crate::exchange::Exchange;
@@ -37,10 +37,86 @@ pub(super) struct ReadRequest {
     pub(super) is_main: bool,
 }
 
+/// A request of a session that its client names.
+struct NamedCall {
+    name: Name,
+    tools: usize,
+    body: RequestBody,
+}
+
 impl ExchangeRecorder {
-    /// Keeps an exchange.
+    /// Keeps an exchange, now or when it is clear what it is.
     pub(super) async fn keep(&mut self, exchange: Exchange) {
-        match self.kept(&exchange).await {
+        let mut exchange = exchange;
+        if let Some(call) = self.named_call(exchange.wire, &exchange.headers, &exchange.body) {
+            let held = self.calls.of(Some(&call.name));
+            if call.tools > 0 {
+                self.keep_all(held).await;
+            } else {
+                // In the order in which they came.
+                for earlier in held {
+                    if let Some(earlier) = self.calls.hold(call.name.clone(), earlier) {
+                        self.keep_now(&earlier).await;
+                    }
+                }
+                if !self.calls.has_begun(&call.name) && self.is_first(&call.name).await {
+                    match self.calls.hold(call.name, exchange) {
+                        None => return,
+                        Some(back) => exchange = back,
+                    }
+                }
+            }
+        }
+        self.keep_now(&exchange).await;
+    }
+
+    /// A request is sent: a conversation that begins shows what waits of its session.
+    pub(super) async fn begin(&mut self, wire: WireKind, headers: &HeaderMap, body: &[u8]) {
+        let Some(call) = self.named_call(wire, headers, body).filter(|call| call.tools > 0) else { return };
+        if !self.is_first(&call.name).await {
+            return;
+        }
+        let items = wire.items(&call.body, ConversationDigest::default(), &self.seal());
+        self.calls.begin(call.name.clone(), &items);
+        let held = self.calls.of(Some(&call.name));
+        self.keep_all(held).await;
+    }
+
+    /// Keeps what waits of the session of a request.
+    pub(super) async fn keep_held_of(&mut self, wire: WireKind, headers: &HeaderMap, body: &[u8]) {
+        if self.calls.is_empty() {
+            return;
+        }
+        if let Some(call) = self.named_call(wire, headers, body) {
+            let held = self.calls.of(Some(&call.name));
+            self.keep_all(held).await;
+        }
+    }
+
+    pub(super) async fn keep_all(&mut self, exchanges: Vec<Exchange>) {
+        for exchange in exchanges {
+            self.keep_now(&exchange).await;
+        }
+    }
+
+    fn named_call(&self, wire: WireKind, headers: &HeaderMap, body: &[u8]) -> Option<NamedCall> {
+        let bytes = unpacked(headers, body).unwrap_or(Cow::Borrowed(body));
+        let body = RequestBody::parse(wire, &bytes)?;
+        let own = wire.session(&body, headers)?;
+        let seal = self.seal();
+        let session = session::session(Some(&own), &[], &seal);
+        let tools = body.value("tools").as_array().map_or(0, Vec::len);
+        Some(NamedCall { name: (session::agent(headers, &seal), session), tools, body })
+    }
+
+    /// Whether nothing is kept of a session.
+    async fn is_first(&mut self, name: &Name) -> bool {
+        let Ok(store) = self.store() else { return false };
+        self.sessions.get(&*store, name).await.is_ok_and(|known| known.live.base().is_none())
+    }
+
+    async fn keep_now(&mut self, exchange: &Exchange) {
+        match self.kept(exchange).await {
             Ok(true) => self.counters.kept.fetch_add(1, Ordering::Relaxed),
             Ok(false) => self.counters.unread.fetch_add(1, Ordering::Relaxed),
             Err(why) => {
@@ -106,8 +182,17 @@ impl ExchangeRecorder {
         let main = (agent.clone(), origin.session.clone());
         let known = self.sessions.get(store, &main).await?;
         let is_new = known.live.base().is_none();
-        let is_beside = !is_new && profile.is_beside(known.profile);
-        if is_new || placement::known(&known.live, &items) > 0 {
+        let is_beside = match is_new {
+            true => self.calls.is_beside(&main, profile, &items),
+            false => profile.is_beside(known.profile),
+        };
+        if let Some(side) = session::named_agent(headers, facts.session.as_deref(), &main.1) {
+            origin.parent = Some(main.1);
+            origin.session = side.clone();
+            let name = (agent, side);
+            return Ok(ReadRequest { body, items, facts, name, origin, after, profile, is_main: true });
+        }
+        if (is_new && !is_beside) || placement::known(&known.live, &items) > 0 {
             let head = known.live.head().and_then(|head| known.live.digest(head));
             let continues = items.iter().any(|item| item.counts && Some(item.digest) == head);
             let is_main = continues || !is_beside;
@@ -184,12 +269,15 @@ impl ExchangeRecorder {
         let own = uuid::Uuid::now_v7().to_string();
         let digest = if list.digest() == digest { digest.then("ended", &own) } else { list.digest() };
         let response = answer.message.response_id.clone().filter(|id| !id.is_empty());
-        let step = StepInfo {
+        let mut step = StepInfo {
             call: Some(call),
             started: Some(time),
             duration_ms: Some(exchange.duration_ms),
             ..StepInfo::default()
         };
+        if is_main {
+            step.extra.insert(PROFILE.to_owned(), Json::of(&profile.written()).unwrap_or_default());
+        }
         let entry = LiveEntry {
             entry: sealed(Entry::Message(Message::Assistant(answer.message)), &sealer),
             step,
@@ -216,6 +304,9 @@ impl ExchangeRecorder {
         }
         if is_main {
             known.profile = Some(profile);
+            if profile.has_tools() {
+                self.calls.is_kept(&name);
+            }
         }
         if let Some(response) = response {
             self.sessions.answered(&response, &name, digest);

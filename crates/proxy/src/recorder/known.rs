@@ -4,8 +4,9 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use quipu_archive::{ConversationDigest, LiveSession};
-use quipu_protocol::{ChunkId, SessionId};
-use quipu_store::{Graph, Resolution, Scope, StoreError};
+use quipu_protocol::{BlobId, ChunkId, NodeId, SessionId};
+use quipu_store::{Graph, LineageEnd, Resolution, Scope, StoreError};
+use quipu_transcript::extra_of;
 
 use crate::jump::{JumpPlan, REFS, plan_ref, row};
 use crate::session::Profile;
@@ -14,6 +15,11 @@ use crate::session::Profile;
 const HELD: usize = 64;
 /// Answers that are held for requests that go on from them.
 const ANSWERS: usize = 4_096;
+
+/// Where an answer keeps what its request looked like.
+pub(super) const PROFILE: &str = "profile";
+/// Nodes from the end of a session in which it is looked for.
+const PROFILED: usize = 16;
 
 /// A program and its session.
 pub(super) type Name = (String, SessionId);
@@ -91,7 +97,8 @@ impl KnownSessions {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
                 let live = LiveSession::load(store, &name.0, &name.1).await?;
-                place.insert(KnownSession { live, profile: None, body: None, used })
+                let profile = profile(store, live.head()).await?;
+                place.insert(KnownSession { live, profile, body: None, used })
             }
         };
         known.used = used;
@@ -131,4 +138,14 @@ impl KnownSessions {
         }
         Ok(None)
     }
+}
+
+/// What the last request of a conversation looked like, as its answer says.
+async fn profile(store: &dyn Graph, head: Option<NodeId>) -> Result<Option<Profile>, StoreError> {
+    let Some(head) = head else { return Ok(None) };
+    let nodes = store.lineage(head, LineageEnd::Count(PROFILED)).await?;
+    let parts: Vec<BlobId> = nodes.iter().filter_map(|node| node.record.parts.last().copied()).collect();
+    let parts = store.blobs(&parts).await?;
+    let written = parts.iter().rev().flatten().find_map(|blob| extra_of(blob, PROFILE));
+    Ok(written.and_then(|json| Profile::parse(&json.read::<String>().ok()?)))
 }

@@ -200,6 +200,27 @@ fn clients_that_never_read_lose_their_place() {
 }
 
 #[test]
+fn idle_connections_make_room() {
+    let limits = ProxyLimits { connections: 2, request: Duration::from_secs(600), ..PROXY_LIMITS };
+    let server = FakeServer::start(["one", "two", "three"].map(|text| Reply::new(200, "text/plain", text)));
+    let (proxy, _dir) = proxied(&server.url(), limits);
+    let mut kept = proxy.connect();
+    write!(kept, "GET /x HTTP/1.1\r\nHost: {}\r\n\r\n", proxy.address).unwrap();
+    let mut answer = Vec::new();
+    while !answer.windows(3).any(|part| part == b"one") {
+        let mut piece = [0; 1_024];
+        let count = kept.read(&mut piece).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&piece[..count]);
+    }
+    let silent = proxy.connect();
+    // Both places are taken by clients that ask nothing; each makes room for one that does.
+    assert_eq!(proxy.send("GET", "/y", &[], b"").text(), "two");
+    assert_eq!(proxy.send("GET", "/z", &[], b"").text(), "three");
+    drop((kept, silent));
+}
+
+#[test]
 fn keys_go_to_no_server_of_another_wire() {
     let servers = [(); 3].map(|()| FakeServer::start([Reply::new(200, "text/plain", "passed")]));
     let [messages, completions, other] = &servers;
@@ -207,13 +228,13 @@ fn keys_go_to_no_server_of_another_wire() {
     let dir = tempfile::tempdir().unwrap();
     let with = |named: &[String]| Proxy::to(named, opener(dir.path().join("quipu.db")), PROXY_LIMITS);
     let proxy = with(&named);
-    let got = proxy.send("GET", "/api/hello", &[("Authorization", "Bearer secret-of-one-vendor")], b"");
+    let got = proxy.send("GET", "/api/other", &[("Authorization", "Bearer secret-of-one-vendor")], b"");
     assert_eq!(got.status, 404);
     assert!(got.text().contains("a server for other paths"), "{}", got.text());
     assert!(servers.iter().all(|server| server.requests().is_empty()));
     proxy.end();
     let proxy = with(&[&named[..], &[format!("other={}", other.url())]].concat());
-    assert_eq!(proxy.send("GET", "/api/hello", &[], b"").text(), "passed");
+    assert_eq!(proxy.send("GET", "/api/other", &[], b"").text(), "passed");
     assert_eq!(other.requests().len(), 1);
     assert_eq!(proxy.send("GET", "/v1/models", &[("anthropic-version", "1")], b"").text(), "passed");
     assert_eq!(messages.requests().len(), 1);

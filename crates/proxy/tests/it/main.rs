@@ -1,6 +1,8 @@
 //! The proxy over real HTTP on the loopback address, with real stores.
 
 #[cfg(test)]
+mod beside;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod latency;

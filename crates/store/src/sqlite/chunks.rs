@@ -1,5 +1,6 @@
 //! Plain bytes: kept whole, compressed, as a difference to other bytes, or in pieces.
 
+mod spliced;
 mod together;
 
 use std::cell::RefCell;
@@ -14,6 +15,7 @@ use quipu_protocol::ChunkId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use sha2::{Digest as _, Sha256};
 
+use self::spliced::SplicedBytes;
 pub(super) use self::together::read_together;
 use super::failure::{Failure, Outcome};
 use crate::{CHUNK_LIMIT, NewChunk, StoreError};
@@ -309,7 +311,7 @@ pub(super) fn holds(
     if row.codec != PIECES {
         let base = if row.codec == DELTA { read_header(&row.bytes).map(|(base, ..)| base) } else { None };
         let bytes: Arc<[u8]> = match base.and_then(|base| recent.get(&base)) {
-            Some(base) => apply(id, base.to_vec(), &row)?.into(),
+            Some(base) => apply(id, &base, &row)?.into(),
             None => assemble(connection, id, row)?.into(),
         };
         recent.put(id, &bytes);
@@ -530,7 +532,7 @@ fn read_beside(
 ) -> Outcome<Arc<[u8]>> {
     let base = if row.codec == DELTA { read_header(&row.bytes).map(|(base, ..)| base) } else { None };
     let bytes = match base.and_then(|base| recent.get(&base)) {
-        Some(base) => apply(id, base.to_vec(), &row)?,
+        Some(base) => apply(id, &base, &row)?,
         None => assemble(connection, id, row)?,
     };
     if sha256(&bytes) != id {
@@ -574,7 +576,7 @@ fn assemble(connection: &Connection, id: ChunkId, row: StoredChunk) -> Outcome<V
         differences.push(row);
         row = fetch(connection, base)?;
     }
-    let mut bytes = match row.codec {
+    let bytes = match row.codec {
         RAW => row.bytes,
         DEFLATED => {
             inflate(&row.bytes, narrow(row.size)).ok_or_else(|| damaged(id, "it cannot be decompressed"))?
@@ -585,25 +587,32 @@ fn assemble(connection: &Connection, id: ChunkId, row: StoredChunk) -> Outcome<V
         }
         _ => return Err(damaged(id, "it uses an encoding that this version does not know")),
     };
+    let mut spliced = SplicedBytes::new(bytes);
     for row in differences.iter().rev() {
-        bytes = apply(id, bytes, row)?;
+        let (prefix, middle, suffix) = difference(id, spliced.len(), row)?;
+        spliced.splice(prefix, middle, suffix);
     }
-    Ok(bytes)
+    Ok(spliced.into_bytes())
 }
 
 /// What a difference makes of its base.
-fn apply(id: ChunkId, mut bytes: Vec<u8>, row: &StoredChunk) -> Outcome<Vec<u8>> {
+fn apply(id: ChunkId, base: &[u8], row: &StoredChunk) -> Outcome<Vec<u8>> {
+    let (prefix, middle, suffix) = difference(id, base.len(), row)?;
+    let mut bytes = Vec::with_capacity(prefix + middle.len() + suffix);
+    bytes.extend_from_slice(&base[..prefix]);
+    bytes.extend_from_slice(&middle);
+    bytes.extend_from_slice(&base[base.len() - suffix..]);
+    Ok(bytes)
+}
+
+/// What a difference leaves of a base of so many bytes, and what it puts between.
+fn difference(id: ChunkId, base: usize, row: &StoredChunk) -> Outcome<(usize, Vec<u8>, usize)> {
     let wrong = || damaged(id, "its delta does not match its base");
     let (_, prefix, suffix) = read_header(&row.bytes).ok_or_else(wrong)?;
     let size = narrow(row.size);
-    let kept =
-        prefix.checked_add(suffix).filter(|kept| *kept <= bytes.len() && *kept <= size).ok_or_else(wrong)?;
+    let kept = prefix.checked_add(suffix).filter(|kept| *kept <= base && *kept <= size).ok_or_else(wrong)?;
     let middle = inflate(&row.bytes[DELTA_HEADER..], size - kept).ok_or_else(wrong)?;
-    let tail = bytes.split_off(bytes.len() - suffix);
-    bytes.truncate(prefix);
-    bytes.extend_from_slice(&middle);
-    bytes.extend_from_slice(&tail);
-    Ok(bytes)
+    Ok((prefix, middle, suffix))
 }
 
 fn read_header(bytes: &[u8]) -> Option<(ChunkId, usize, usize)> {

@@ -35,6 +35,7 @@ mod rebuild;
 mod recall;
 mod resolve;
 mod retain;
+mod revision;
 mod rows;
 mod salvage;
 mod schedule;
@@ -85,7 +86,7 @@ use crate::{
     FileActivity, FileChange, FileDropListener, FileStep, FileStepQuery, ForkPoint, Fut, Head, IndexBacklog,
     IndexedAnswer, Label, Landmark, LineageEnd, LoggedAction, LoggedMove, OpenWork, Owner, Piece,
     QUERY_LIMIT, ReadModel, ReadParts, RebuildBacklog, RebuildStart, RefName, ReflogQuery, Report,
-    Reservation, ReserveRequest, Resolution, Scope, SearchHits, SearchQuery, Seq, SessionActivity,
+    Reservation, ReserveRequest, Resolution, Revision, Scope, SearchHits, SearchQuery, Seq, SessionActivity,
     SessionQuery, SessionRow, Spelling, Store, StoreError, Upkeep, UsageQuery, UsageSum,
 };
 
@@ -708,6 +709,10 @@ impl ReadModel for SqliteStore {
     fn file_activity<'a>(&'a self, session: &'a SessionId) -> Fut<'a, IndexedAnswer<Vec<FileActivity>>> {
         let session = session.clone();
         Box::pin(self.read_activity(move |connection| activity::file_activity(connection, &session)))
+    }
+
+    fn revision(&self) -> Fut<'_, Revision> {
+        Box::pin(self.read_activity(revision::revision))
     }
 
     fn changes<'a>(&'a self, paths: &'a [String]) -> Fut<'a, IndexedAnswer<Vec<FileChange>>> {

@@ -9,7 +9,7 @@ use quipu_integrations::{ConfigurationContent, JsonValue, configuration, read_lo
 use serde_json::{Value, json};
 
 use super::filled;
-use crate::peers::{ModelBlock, Reply, Server, installed, required};
+use crate::peers::{ModelBlock, Reply, Server, installed, required, with_messages_at, with_responses_at};
 use crate::support::*;
 
 /// How long a turn may take to arrive.
@@ -151,18 +151,7 @@ fn peer_with_projects_is_given_history_and_taken_in() {
         command: |world, program, url, text| {
             let mut command = world.command(program);
             command.args(["-p", text, "--allowedTools", "Bash,Read,Edit"]);
-            for (name, value) in [
-                ("ANTHROPIC_BASE_URL", url),
-                ("ANTHROPIC_API_KEY", "k"),
-                ("ANTHROPIC_MODEL", "claude-sonnet-4-5"),
-                ("DISABLE_AUTOUPDATER", "1"),
-                ("DISABLE_TELEMETRY", "1"),
-                ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
-                ("CLAUDE_CODE_MAX_RETRIES", "1"),
-                ("NO_PROXY", "127.0.0.1"),
-            ] {
-                command.env(name, value);
-            }
+            with_messages_at(&mut command, url);
             command
         },
     };
@@ -254,19 +243,7 @@ fn peer_with_an_event_chain_is_given_history() {
         command: |world, program, url, text| {
             let mut command = world.command(program);
             command.args(["-p", text, "--allow-all-tools", "--allow-all-paths", "--no-auto-update"]);
-            let url = format!("{url}/v1");
-            for (name, value) in [
-                ("COPILOT_OFFLINE", "true"),
-                ("COPILOT_AUTO_UPDATE", "false"),
-                ("COPILOT_PROVIDER_TYPE", "openai"),
-                ("COPILOT_PROVIDER_WIRE_API", "responses"),
-                ("COPILOT_PROVIDER_BASE_URL", &url),
-                ("COPILOT_PROVIDER_API_KEY", "k"),
-                ("COPILOT_MODEL", "gpt-5"),
-                ("NO_PROXY", "127.0.0.1"),
-            ] {
-                command.env(name, value);
-            }
+            with_responses_at(&mut command, url);
             command
         },
     };

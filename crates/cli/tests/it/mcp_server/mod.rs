@@ -7,6 +7,7 @@ mod memory;
 mod peers;
 mod scope;
 mod trailers;
+mod why;
 
 use quipu_testkit::Answer;
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::filled;
-use crate::peers::{ModelBlock, Reply, Server, installed, required, walk};
+use crate::peers::{ModelBlock, Reply, Server, installed, required, walk, with_messages_at};
 use crate::support::*;
 
 /// A model that calls a tool of the server once.
@@ -39,19 +39,12 @@ fn peer_with_projects_lists_the_server_and_calls_it() {
     let peer = |args: &[&str]| {
         let mut command = world.command(&program);
         command.args(args);
+        with_messages_at(&mut command, &model.url);
         for (name, value) in [
-            ("ANTHROPIC_BASE_URL", &*model.url),
-            ("ANTHROPIC_API_KEY", "k"),
-            ("ANTHROPIC_MODEL", "claude-sonnet-4-5"),
-            ("DISABLE_AUTOUPDATER", "1"),
-            ("DISABLE_TELEMETRY", "1"),
-            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
-            ("CLAUDE_CODE_MAX_RETRIES", "1"),
             // A busy machine starts the server late; the first message waits for it.
             ("MCP_CONNECTION_NONBLOCKING", "0"),
             ("MCP_CONNECT_TIMEOUT_MS", "90000"),
             ("MCP_TIMEOUT", "90000"),
-            ("NO_PROXY", "127.0.0.1"),
         ] {
             command.env(name, value);
         }

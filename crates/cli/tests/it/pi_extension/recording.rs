@@ -102,6 +102,25 @@ fn entries_of_two_programs_on_one_file_agree_with_it() {
 }
 
 #[test]
+fn entries_of_a_program_without_a_helper_are_seen_at_once() {
+    let Some(peer) = peer() else { return };
+    let world = World::new(["One.", "Two.", "Three."].map(|text| Answer::new().text(text).reply()));
+    install_helper(&world);
+    let mut pi = Pi::start(&peer, &world, &[]);
+    pi.prompt("First.");
+    let (session, file) = (pi.session(), pi.file());
+    wait_for_nodes(&world, &session, |nodes| nodes.iter().any(|node| node.to_string().contains("One.")));
+    // This one records nothing, and the first one does nothing meanwhile.
+    install(&world, &["/nowhere/quipu", "pi-helper"]);
+    print(&peer, &world, &["--session", file.to_str().unwrap(), "From the other."]).ok();
+    wait_for_nodes(&world, &session, |nodes| nodes.iter().any(|node| node.to_string().contains("Two.")));
+    pi.tells("another program writes");
+    pi.prompt("From this.");
+    pi.close();
+    agrees_with_import(&world, &session, &file);
+}
+
+#[test]
 fn session_that_is_not_kept_is_not_kept_here() {
     let Some(peer) = peer() else { return };
     let world = World::says("Hi.");

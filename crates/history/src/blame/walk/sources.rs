@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use memchr::memmem;
 use quipu_protocol::{ChunkId, FileState, UnixMs};
 use quipu_store::{CHANGES, FileStep, FileStepQuery, FileSteps, StoreError};
 use quipu_transcript::{FileOpKind, absolute_path, file_ops};
@@ -42,13 +43,17 @@ impl Walk<'_> {
             op.kind == FileOpKind::Edit && chain.paths.contains(&absolute_path(&step.cwd, &op.path))
         });
         let (Some(op), None) = (of_file.next(), of_file.next()) else { return Ok(None) };
+        if let [change] = &op.changes[..]
+            && let Some(found) = self.edited_lines(&change.old, &change.new, old, new)
+        {
+            return Ok(Some(found));
+        }
         let (mut text, mut starts) = (Vec::new(), Vec::with_capacity(old.len()));
         for number in old.iter() {
             starts.push(text.len());
             text.extend_from_slice(self.book.line(*number));
             text.push(b'\n');
         }
-        let Ok(text) = String::from_utf8(text) else { return Ok(None) };
         // Where each text stood, in order.
         let mut places = Vec::new();
         for change in &op.changes {
@@ -56,7 +61,9 @@ impl Walk<'_> {
             if from.is_empty() {
                 return Ok(None);
             }
-            let mut found = text.match_indices(&from).map(|(at, _)| at);
+            // Others that begin within the first would be passed by as well.
+            let finder = memmem::Finder::new(&from);
+            let mut found = finder.find_iter(&text);
             let (Some(at), None) = (found.next(), found.next()) else { return Ok(None) };
             places.push((at, at + from.len(), to));
         }
@@ -72,36 +79,62 @@ impl Walk<'_> {
         while next < places.len() {
             let first = starts.partition_point(|start| *start <= places[next].0).saturating_sub(1);
             let start = starts.get(first).copied().unwrap_or(0);
-            let (mut end, mut after, mut from) = (start, String::new(), start);
+            let (mut end, mut after, mut from) = (start, Vec::new(), start);
             // Places on the same lines go together.
             while next < places.len() && (end == start || places[next].0 < end) {
                 let (begin, stop, to) = &places[next];
-                after.push_str(&text[from..*begin]);
-                after.push_str(to);
+                after.extend_from_slice(&text[from..*begin]);
+                after.extend_from_slice(to.as_bytes());
                 from = *stop;
                 let inside = stop.saturating_sub(1).max(*begin);
-                end = text[inside..].find('\n').map_or(text.len(), |at| inside + at + 1).max(*stop);
+                end = memchr::memchr(b'\n', &text[inside..]).map_or(text.len(), |at| inside + at + 1).max(*stop);
                 next += 1;
             }
-            after.push_str(&text[from..end]);
-            let last = first + text[start..end].matches('\n').count();
-            while line < first {
-                made.push(old[line]);
-                found.push(Some(line));
-                line += 1;
-            }
-            let part = self.book.text(after.as_bytes());
+            after.extend_from_slice(&text[from..end]);
+            let last = first + memchr::memchr_iter(b'\n', &text[start..end]).count();
+            made.extend_from_slice(old.get(line..first).unwrap_or_default());
+            found.extend((line..first).map(Some));
+            let part = self.book.text(&after);
             let inner = self.book.align(&old[first..last.min(old.len())], &part);
             made.extend(part.iter());
             found.extend(inner.into_iter().map(|at| at.map(|at| at + first)));
             line = last;
         }
-        while line < old.len() {
-            made.push(old[line]);
-            found.push(Some(line));
-            line += 1;
-        }
+        made.extend_from_slice(old.get(line..).unwrap_or_default());
+        found.extend((line..old.len()).map(Some));
         Ok((made[..] == new[..]).then_some(found))
+    }
+
+    /// The same for an edit that put whole lines in the place of others: where it did is where the texts begin to differ.
+    fn edited_lines(&self, from: &str, to: &str, old: &Text, new: &Text) -> Option<Vec<Option<usize>>> {
+        let (from, to) = match (from.strip_suffix('\n'), to.strip_suffix('\n')) {
+            (Some(from), Some(to)) => (from, to),
+            (None, None) => (from, to),
+            _ => return None,
+        };
+        let lines = |text: &'_ str| -> Vec<Vec<u8>> {
+            let lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+            lines.map(|line| line.as_bytes().to_vec()).collect()
+        };
+        let (from, to) = (lines(from), lines(to));
+        let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+        let first = old.iter().zip(new.iter()).take_while(|(a, b)| a == b).count().checked_sub(shared)?;
+        let (old_end, new_end) = (first + from.len(), first + to.len());
+        let stands = |text: &[usize], lines: &[Vec<u8>]| {
+            text.len() == lines.len() && text.iter().zip(lines).all(|(number, line)| self.book.line(*number) == line)
+        };
+        let is_so = stands(old.get(first..old_end)?, &from)
+            && stands(new.get(first..new_end)?, &to)
+            && old[old_end..] == new[new_end..];
+        if !is_so {
+            return None;
+        }
+        let inner = self.book.align(&old[first..old_end], &new[first..new_end]);
+        let mut found: Vec<Option<usize>> = Vec::with_capacity(new.len());
+        found.extend((0..first).map(Some));
+        found.extend(inner.into_iter().map(|at| at.map(|at| at + first)));
+        found.extend((old_end..old.len()).map(Some));
+        Some(found)
     }
 
     /// Lines that stand in the command itself, and the others.
