@@ -65,11 +65,10 @@ fn questions_find_imported_turns_by_their_own_ids() {
     let session = hit["session"].as_str().unwrap().to_owned();
     world.run(&["rm", "--yes", &session]).ok();
     assert_eq!(ids(&search(&world, &["puppy"])), [""; 0]);
-    world.file(
-        "../files/three.jsonl",
-        self::session("/elsewhere/pets", 12, &[("D3:1", "Ann: another puppy")]),
-    );
-    world.run(&["import", "pi", files.to_str().unwrap(), "--yes"]).ok();
+    std::fs::create_dir_all(world.path("later")).unwrap();
+    let three = self::session("/elsewhere/pets", 12, &[("D3:1", "Ann: another puppy")]);
+    world.file("../later/three.jsonl", three);
+    world.run(&["import", "pi", world.path("later").to_str().unwrap(), "--yes"]).ok();
     assert_eq!(ids(&search(&world, &["puppy"])), ["D3:1"]);
 }
 
@@ -114,7 +113,7 @@ fn model_notes_something_and_finds_it_in_its_own_project() {
     let [hit] = &hits[..] else { panic!("{hits:?}") };
     assert_eq!(
         (&hit["lines"], &hit["by"], &hit["author"]),
-        (&json!([1, 1]), &json!("words"), &json!("agent"))
+        (&json!([1, 1]), &json!("words"), &json!("untrusted"))
     );
     assert!(hit["path"].as_str().unwrap().starts_with("memory/") && hit["node"].is_null());
     // Another project sees none of it.
