@@ -145,7 +145,6 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
     let allows = |what: AllowArg| flags.allow.contains(&what);
     let texts = task.append_system_prompt.iter().map(|value| crate::input::text_or_file(value));
     Ok(OpenRequest {
-        is_shared: false,
         which: match (&task.session, &task.fork) {
             (_, Some(node)) => SessionTarget::Fork(node.clone()),
             (Some(session), None) => SessionTarget::Session(session.clone()),
