@@ -300,13 +300,14 @@ fn nodes_with(world: &World, texts: &[String]) -> Vec<(SignalPlace, String)> {
     let mut found = Vec::new();
     for session in world.sessions() {
         let id = session["id"].as_str().unwrap().to_owned();
-        for node in world.nodes_of(&["tree", &id, "--json"]) {
-            let Some(hash) = node["id"].as_str().or_else(|| node["node"].as_str()) else { continue };
-            let whole = world.run(&["show", hash, "--json"]).ok().text();
+        for node in world.nodes_of(&[id.as_str()]) {
+            let hash = node["node"].as_str().or_else(|| node["id"].as_str()).unwrap_or_default();
+            let Ok(hash) = hash.parse::<NodeId>() else { continue };
+            let whole = node.to_string();
             for text in texts {
                 let spelled = Value::from(text.as_str()).to_string();
                 if whole.contains(spelled.trim_matches('"')) {
-                    found.push((SignalPlace::Node(hash.parse::<NodeId>().unwrap()), text.clone()));
+                    found.push((SignalPlace::Node(hash), text.clone()));
                 }
             }
         }

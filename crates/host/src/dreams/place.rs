@@ -13,7 +13,7 @@ use quipu_memory::files::{FileName, FileProblem};
 use quipu_memory::notes::{NoteAuthor, Notebook};
 use quipu_memory::{AuthorClass, Forgotten, MemoryError, MemoryHome, class_of_node};
 use quipu_protocol::{Entry, Message, NodeId, UnixMs};
-use quipu_store::{CHILD_SESSION, ReadModel as _, SqliteStore, Store as _, decode_nodes};
+use quipu_store::{CHILD_SESSION, ReadModel as _, SessionQuery, SqliteStore, Store as _, decode_nodes};
 
 use crate::Home;
 use crate::background_budget::background_budget;
@@ -109,8 +109,19 @@ impl DreamPlace {
         let Some(mut class) = class_of_node(store, node).await? else { return Ok(None) };
         // What programs and sub-agents say among themselves is nobody's memory.
         let session = store.sessions_of(&[node]).await?.into_iter().next().flatten();
-        if session.is_some_and(|session| session.as_str().starts_with(CHILD_SESSION)) {
+        let Some(session) = session else {
+            return Ok(Some(NodeText { text, class: AuthorClass::Untrusted }));
+        };
+        if session.as_str().starts_with(CHILD_SESSION) {
             class = AuthorClass::System;
+        } else if matches!(decoded.entry, Entry::Message(Message::Assistant(_))) {
+            // What another agent said is not ours, also where its turn read nothing.
+            let query =
+                SessionQuery { id: Some(session), children: true, limit: Some(1), ..SessionQuery::default() };
+            let is_ours = store.sessions(query).await?.first().is_some_and(|row| row.agent == quipu::AGENT);
+            if !is_ours {
+                class = class.max(AuthorClass::Untrusted);
+            }
         }
         Ok(Some(NodeText { text, class }))
     }
