@@ -211,6 +211,8 @@ pub(crate) enum Cmd {
     Sessions(SessionsArgs),
     /// Search all sessions: messages, tool calls, results, paths.
     Search(SearchArgs),
+    /// Show, correct and forget the notes that sessions read and write; switch memory on and off.
+    Memory(crate::memory::MemoryArgs),
     /// Show what agents did here today: requests, tools, files, cost, outcome.
     Log(LogArgs),
     /// Show which turn wrote each line of a file, and why.
@@ -294,6 +296,8 @@ pub(crate) enum Cmd {
     Export(ExportArgs),
     /// Manage scheduled work, such as importing what other agents write.
     Schedule(crate::schedule::ScheduleArgs),
+    /// Promote what was recalled often to the long-term memory; show what a dream would do and did.
+    Dream(crate::dream::DreamArgs),
     /// Serve sessions to a program over stdin and stdout, as lines of JSON.
     Serve(crate::serve::ServeArgs),
     /// Answer a hook of another agent: it reads the payload on stdin and prints what the agent's hooks take back. Ends within
@@ -449,6 +453,8 @@ pub(crate) enum ByArg {
     Agent,
     /// Sessions
     Session,
+    /// What calls are for: answers, summaries, work in the background
+    Purpose,
 }
 
 #[derive(Debug, Args)]

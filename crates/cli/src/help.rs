@@ -18,8 +18,8 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Find", &["sessions", "search", "log", "files", "usage", "show", "tree", "open", "context"]),
     ("Explain", &["blame", "life", "trace", "recall", "diff"]),
     ("Go back", &["fork", "branch", "undo", "redo", "tobe", "merge", "clone", "compact"]),
-    ("Organize", &["label", "bookmark", "rename", "rm"]),
-    ("Automate", &["export", "proxy", "schedule", "serve", "hash"]),
+    ("Organize", &["memory", "label", "bookmark", "rename", "rm"]),
+    ("Automate", &["export", "dream", "proxy", "schedule", "serve", "hash"]),
 ];
 
 const BEGINNING: &str = "\

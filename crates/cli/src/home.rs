@@ -154,6 +154,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         here: here.to_owned(),
         cwd: task.cwd.clone(),
         in_memory: task.no_session,
+        is_shared: false,
         memory: None,
         provider: task.model.provider.clone(),
         model: task.model.model.clone(),
@@ -224,6 +225,8 @@ pub(crate) async fn open(
             Err(HostFailure { kind: FailureKind::Asks(question), message, .. }) => {
                 let is_here = match question {
                     Question::Here => task.mode == Mode::Text,
+                    // A run that ends with its answer begins no memory.
+                    Question::Memory => false,
                     // Who answers by events has no terminal here.
                     Question::NewText | Question::Caches | Question::Resources => !task.ask_on_stdin,
                 };

@@ -17,6 +17,7 @@ mod demo;
 mod diagnostics;
 mod diff;
 mod doctor;
+mod dream;
 #[cfg(test)]
 mod documents;
 mod exit;
@@ -37,6 +38,8 @@ mod log;
 mod login;
 mod mcp;
 mod mcp_serve;
+mod memory;
+mod memory_search;
 mod merge;
 mod meters;
 mod models;
@@ -161,6 +164,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Demo(args)) => demo::run(args).await,
         Some(Cmd::Sessions(args)) => sessions::run(args).await,
         Some(Cmd::Search(args)) => search::run(args).await,
+        Some(Cmd::Memory(args)) => memory::run(args).await,
         Some(Cmd::Log(args)) => log::run(args).await,
         Some(Cmd::Blame(args)) => blame::run(args).await,
         Some(Cmd::Open(args)) => open::run(args).await,
@@ -200,6 +204,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Import(args)) => import::run(args).await,
         Some(Cmd::Export(args)) => export::run(args).await,
         Some(Cmd::Schedule(args)) => schedule::run(args).await,
+        Some(Cmd::Dream(args)) => dream::run(args).await,
         Some(Cmd::Serve(args)) => serve::run(args).await,
         // Asked for with too few arguments, or with `--help`: both end before.
         Some(Cmd::Hook(_)) => Ok(()),

@@ -3,16 +3,18 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
 use nix::sys::stat::{SFlag, fstat};
 use quipu_host::settings::SharedHistory;
-use quipu_host::{Home, seal_credentials};
+use quipu_host::{Home, is_memory_on, memory_search, seal_credentials};
 use quipu_mcp_server::{
-    Access, BearerToken, GraphServer, ScopeSetting, ServeError, ServerOptions, StdioEnd, StoreOpenError,
+    Access, BearerToken, GraphServer, MemoryAnswer, MemoryCall, MemoryDesk, MemoryToolSpec, ScopeSetting, ServeError, ServerOptions, StdioEnd, StoreOpenError,
     serve_http, serve_stdio,
 };
+use quipu_memory::search::{MemoryNotes, NOTE_TOOL, unavailable};
 use quipu_seal::Sealer;
 use quipu_store::Graph;
 use tokio_util::sync::CancellationToken;
@@ -78,12 +80,44 @@ fn options(home: &Home) -> Result<ServerOptions, Failure> {
             Ok(found) => Ok(found.map(|store| -> Arc<dyn Graph> { store })),
             Err(failure) => Err(StoreOpenError(failure.message)),
         }),
-        sealer,
+        sealer: sealer.clone(),
         directory: current_dir()?,
         scope,
+        memory: Some(Arc::new(Memories { home: home.clone(), sealer: sealer.clone() })),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         notify: Arc::new(|line| note(format!("warning: {}", printable(line)))),
     })
+}
+
+/// The tools of memory, for the directories of clients.
+struct Memories {
+    home: Home,
+    sealer: Arc<Sealer>,
+}
+
+impl MemoryDesk for Memories {
+    fn tools(&self, directory: &Path) -> Vec<MemoryToolSpec> {
+        if !is_memory_on(&self.home, directory) {
+            return Vec::new();
+        }
+        let spec = |(name, description, schema)| {
+            let read_only = name != NOTE_TOOL;
+            MemoryToolSpec { name, description, schema, read_only }
+        };
+        MemoryNotes::declarations().into_iter().map(spec).collect()
+    }
+
+    fn call<'a>(&'a self, call: MemoryCall<'a>) -> MemoryAnswer<'a> {
+        Box::pin(async move {
+            match memory_search(&self.home, &call.store, &self.sealer, call.directory) {
+                // What another agent notes is untrusted: it names no session of ours.
+                Ok(search) => {
+                    MemoryNotes::new(search, call.store.clone(), call.projects).call(call.name, call.args, None).await
+                }
+                Err(failure) => Some(unavailable(&failure.message, "Go on without memory.")),
+            }
+        })
+    }
 }
 
 async fn stdio(server: GraphServer, stop: CancellationToken) -> Result<(), Failure> {

@@ -1,12 +1,19 @@
 //! `quipu schedule`: jobs, and a process that runs them.
 
+mod add;
+mod install;
+mod log;
+
+pub(crate) use log::told;
+
 use std::io::Write as _;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use quipu_host::jobs::{DueRun, IMPORT_WATCH, ImportWatch, JobNotice, JobRunner, handlers, models_for_jobs};
-use quipu_host::{Home, HostNotice, Observer, now};
-use quipu_store::{Job, JobKey, JobPut, JobRetry, JobState, Jobs};
+use quipu_host::jobs::{DueRun, JobNotice, JobRunner, handlers, keep_dream_job, models_for_jobs};
+use quipu_host::{Home, HostNotice, Observer, SCHEDULED, ScheduledJob, ScheduledWork, now};
+use quipu_schedule::{Recurrence, spell_span};
+use quipu_store::{Job, JobKey, JobPause, JobRetry, JobState, JobTime, Jobs};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{OutArgs, StoreArg};
@@ -31,8 +38,12 @@ pub(crate) struct ScheduleArgs {
 enum ScheduleAction {
     /// List the jobs and their state. The same as `quipu schedule`.
     List(OutArgs),
+    /// Show what jobs did: each run with its session, cost and answer.
+    Log(log::LogArgs),
     /// Run jobs when they are due, until Ctrl-C. An open terminal and `quipu serve` do this too; `quipu -p` does not. Only one process runs jobs at a time.
     Run {
+        /// Make this job due now, run the jobs that are due, and exit.
+        key: Option<String>,
         /// Run the jobs that are due now, each once, and exit.
         #[arg(long)]
         once: bool,
@@ -42,9 +53,28 @@ enum ScheduleAction {
     /// Add a job. Safe to repeat.
     Add {
         #[command(subcommand)]
-        job: NewJobArgs,
+        job: add::NewJobArgs,
     },
+    /// Pause a job: it stays, and does not run. A run that is under way is stopped.
+    Pause {
+        /// Its key in the list.
+        key: String,
+        #[command(flatten)]
+        store: StoreArg,
+    },
+    /// End the pause of a job: it runs at its next time.
+    Resume {
+        /// Its key in the list.
+        key: String,
+        #[command(flatten)]
+        store: StoreArg,
+    },
+    /// Write a systemd timer of yours, or a launchd agent, that runs the jobs that are due each minute. Shows the files and asks first.
+    Install(install::InstallArgs),
+    /// Remove what `install` wrote.
+    Uninstall(install::InstallArgs),
     /// Remove a job, even if it is running. Its results are kept.
+    #[command(visible_alias = "rm")]
     Remove {
         /// Its key in the list.
         key: String,
@@ -60,25 +90,49 @@ enum ScheduleAction {
     },
 }
 
-#[derive(Debug, Subcommand)]
-enum NewJobArgs {
-    /// Import the sessions of agents, and then everything new that they write. Prints the keys of the jobs, one for each agent.
-    ImportWatch {
-        /// The agents, by their names in `quipu import`.
-        #[arg(value_name = "AGENT", required = true)]
-        agents: Vec<String>,
-        #[command(flatten)]
-        store: StoreArg,
-    },
-}
-
 pub(crate) async fn run(args: &ScheduleArgs) -> Result<(), Failure> {
     match &args.action {
         None => list(&args.out).await,
         Some(ScheduleAction::List(out)) => list(out).await,
-        Some(ScheduleAction::Run { once, out }) => work(*once, out).await,
-        Some(ScheduleAction::Add { job: NewJobArgs::ImportWatch { agents, store } }) => {
-            add(agents, store).await
+        Some(ScheduleAction::Log(args)) => log::run(args).await,
+        Some(ScheduleAction::Run { key: Some(key), out, .. }) => {
+            let store = stored(&out.store, key).await?;
+            if store.retry_job(&key.as_str().into(), now()).await? == JobRetry::Missing {
+                return Err(unknown(key));
+            }
+            drop(store);
+            work(true, out).await
+        }
+        Some(ScheduleAction::Run { key: None, once, out }) => work(*once, out).await,
+        Some(ScheduleAction::Add { job }) => add::run(job).await,
+        Some(ScheduleAction::Install(args)) => install::install(args).await,
+        Some(ScheduleAction::Uninstall(args)) => install::uninstall(args).await,
+        Some(ScheduleAction::Pause { key, store }) => {
+            let store = stored(store, key).await?;
+            match store.pause_job(&key.as_str().into()).await? {
+                JobPause::Missing => return Err(unknown(key)),
+                JobPause::Changed => {
+                    note(format!("Paused job {key}; `quipu schedule resume {key}` ends that."));
+                }
+                JobPause::Unchanged => note(format!("Job {key} is paused already.")),
+            }
+            Ok(())
+        }
+        Some(ScheduleAction::Resume { key, store }) => {
+            let store = stored(store, key).await?;
+            let job = store.job(&key.as_str().into()).await?.ok_or_else(|| unknown(key))?;
+            let next = match scheduled(&job) {
+                Some(scheduled) => scheduled.next(key, now()).map_err(Failure::failed)?,
+                None => None,
+            };
+            // A time that passed meanwhile is made up for.
+            let next = next.unwrap_or(JobTime::After(std::time::Duration::ZERO));
+            match store.resume_job(&job.key, next, now()).await? {
+                JobPause::Missing => return Err(unknown(key)),
+                JobPause::Changed => note(format!("Job {key} runs again at its next time.")),
+                JobPause::Unchanged => note(format!("Job {key} is not paused.")),
+            }
+            Ok(())
         }
         Some(ScheduleAction::Remove { key, store }) => {
             let store = stored(store, key).await?;
@@ -112,24 +166,9 @@ async fn stored(store: &StoreArg, key: &str) -> Result<Arc<dyn Jobs>, Failure> {
     found.map(|store| store as Arc<dyn Jobs>).ok_or_else(|| unknown(key))
 }
 
-async fn add(agents: &[String], store: &StoreArg) -> Result<(), Failure> {
-    let home = home(store)?;
-    // All names are right, or nothing is added.
-    let jobs = agents.iter().map(|agent| ImportWatch::job(agent));
-    let jobs = jobs.collect::<Result<Vec<_>, _>>().map_err(crate::import::in_words)?;
-    let store = home.store().await?;
-    let mut out = crate::console::stdout();
-    for job in jobs {
-        let key = job.key.clone();
-        let did = match store.put_job(job, now()).await? {
-            JobPut::Added => "is added",
-            JobPut::Replaced => "is changed and starts over",
-            JobPut::Unchanged => "already exists",
-        };
-        note(format!("Job {key} {did}."));
-        writeln!(out, "{key}")?;
-    }
-    Ok(())
+/// What a job with a schedule says of itself.
+fn scheduled(job: &Job) -> Option<ScheduledJob> {
+    (job.kind == SCHEDULED).then(|| ScheduledJob::of_payload(&job.payload).ok()).flatten()
 }
 
 async fn list(args: &OutArgs) -> Result<(), Failure> {
@@ -149,7 +188,7 @@ async fn list(args: &OutArgs) -> Result<(), Failure> {
         }
     }
     if after.is_none() && !args.json {
-        note(format!("There are no jobs. `quipu schedule add {IMPORT_WATCH} AGENT` adds one."));
+        note("There are no jobs. `quipu schedule add prompt --cron \"0 7 * * *\" PROMPT` adds one.");
     }
     Ok(out.flush()?)
 }
@@ -159,9 +198,12 @@ fn json(job: &Job) -> serde_json::Value {
         JobState::Waiting => ("waiting", None),
         JobState::Running { owner } => ("running", Some(&owner.0)),
         JobState::Failed => ("failed", None),
+        JobState::Paused => ("paused", None),
     };
+    // The address of a webhook may be a secret.
+    let payload = scheduled(job).map(|scheduled| serde_json::json!(scheduled.shown()).to_string());
     serde_json::json!({
-        "key": job.key.as_str(), "kind": job.kind, "payload": job.payload, "state": state, "due": job.due,
+        "key": job.key.as_str(), "kind": job.kind, "payload": payload.as_ref().unwrap_or(&job.payload), "state": state, "due": job.due,
         "next": job.next, "attempts": job.attempts, "attemptLimit": job.attempt_limit, "error": job.error, "owner": owner,
     })
 }
@@ -171,18 +213,50 @@ fn row(job: &Job) -> String {
     let now = now();
     let state = match &job.state {
         JobState::Waiting if job.next <= now => "due".to_owned(),
-        JobState::Waiting => format!("in {} s", (job.next - now).div_euclid(1000) + 1),
+        JobState::Waiting => {
+            let seconds = u64::try_from((job.next - now).div_euclid(1000) + 1).unwrap_or(0);
+            format!("in {}", spell_span(std::time::Duration::from_secs(seconds)))
+        }
+        JobState::Paused => "paused".to_owned(),
         JobState::Running { .. } if job.next <= now => "its process ended".to_owned(),
         JobState::Running { .. } => "running".to_owned(),
         JobState::Failed => format!("failed {}", ago(now, job.next)),
     };
     let mut row = format!("{}  {state}", paint.bold(&printable(job.key.as_str())));
+    if let Some(scheduled) = scheduled(job) {
+        row.push_str(&paint.dim(&format!("  {}  ", one_line(&times(&scheduled.when), 80))));
+        row.push_str(&one_line(&work_of(&scheduled.work), 100));
+    }
     if let Some(error) = &job.error {
-        let attempts = format!("  {} of {} attempts: ", job.attempts, job.attempt_limit);
+        let attempts = match job.attempt_limit {
+            u32::MAX => format!("  {} attempts: ", job.attempts),
+            limit => format!("  {} of {limit} attempts: ", job.attempts),
+        };
         row.push_str(&paint.dim(&attempts));
         row.push_str(&one_line(error, 200));
     }
     row
+}
+
+/// When a job is due, in a few words.
+fn times(when: &Recurrence) -> String {
+    match when {
+        Recurrence::At(at) => format!("at {}", quipu_host::iso(*at)),
+        Recurrence::Every { every_ms, .. } => {
+            format!("every {}", spell_span(std::time::Duration::from_millis(*every_ms)))
+        }
+        Recurrence::Cron { expression, zone } => format!("{expression} ({zone})"),
+    }
+}
+
+/// What a job does, in a few words.
+fn work_of(work: &ScheduledWork) -> String {
+    match work {
+        ScheduledWork::Prompt(work) => work.prompt.clone(),
+        ScheduledWork::BuiltIn { name, arguments } => {
+            [&[name.clone()], arguments.as_slice()].concat().join(" ")
+        }
+    }
 }
 
 /// Tells what a runner does: programs in lines of JSON, people in words.
@@ -215,6 +289,7 @@ async fn work(once: bool, args: &OutArgs) -> Result<(), Failure> {
     let sealer = home.engine(store.clone(), &home.settings())?.sealer().clone();
     let teller = Arc::new(Teller { home: home.clone(), json: args.json });
     let home = home.with_observer(teller.clone());
+    keep_dream_job(&home, &store).await?;
     let models = models_for_jobs(&home, store.clone());
     let runner = JobRunner::new(store, handlers(&home), teller.clone(), sealer).with_models(models);
     let stop = CancellationToken::new();

@@ -40,6 +40,7 @@ pub(crate) async fn run(args: &UsageArgs) -> Result<(), Failure> {
         ByArg::Model => UsageGrouping::Model,
         ByArg::Agent => UsageGrouping::Agent,
         ByArg::Session => UsageGrouping::Session,
+        ByArg::Purpose => UsageGrouping::Purpose,
     };
     let known = store.usage(UsageQuery { by, since, until }).await?;
     // The catalogue is only needed where a file does not say what its calls cost.
@@ -153,9 +154,11 @@ fn rows(sums: &[UsageSum], by: UsageGrouping, settings: Option<&Settings>) -> Ve
                 let at = sum.key.parse().ok().and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
                 at.unwrap_or_default().to_zoned(zone.clone()).date().to_string()
             }
-            UsageGrouping::Project | UsageGrouping::Model | UsageGrouping::Agent | UsageGrouping::Session => {
-                sum.key.clone()
-            }
+            UsageGrouping::Project
+            | UsageGrouping::Model
+            | UsageGrouping::Agent
+            | UsageGrouping::Session
+            | UsageGrouping::Purpose => sum.key.clone(),
         };
         let index = *places.entry(key.clone()).or_insert(rows.len());
         if index == rows.len() {
@@ -184,11 +187,14 @@ fn rows(sums: &[UsageSum], by: UsageGrouping, settings: Option<&Settings>) -> Ve
     }
     match by {
         UsageGrouping::Time => rows.sort_by(|a, b| a.key.cmp(&b.key)),
-        UsageGrouping::Project | UsageGrouping::Model | UsageGrouping::Agent | UsageGrouping::Session => rows
-            .sort_by(|a, b| {
-                let paid = |row: &Row| row.cost + row.estimated;
-                paid(b).total_cmp(&paid(a)).then(b.tokens().cmp(&a.tokens())).then(a.key.cmp(&b.key))
-            }),
+        UsageGrouping::Project
+        | UsageGrouping::Model
+        | UsageGrouping::Agent
+        | UsageGrouping::Session
+        | UsageGrouping::Purpose => rows.sort_by(|a, b| {
+            let paid = |row: &Row| row.cost + row.estimated;
+            paid(b).total_cmp(&paid(a)).then(b.tokens().cmp(&a.tokens())).then(a.key.cmp(&b.key))
+        }),
     }
     rows
 }
@@ -309,6 +315,7 @@ impl ByArg {
             Self::Model => "model",
             Self::Agent => "agent",
             Self::Session => "session",
+            Self::Purpose => "purpose",
         }
     }
 }

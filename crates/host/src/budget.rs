@@ -25,7 +25,7 @@ pub struct Budget {
 /// When it cannot be read.
 pub fn budget_of(home: &Home, given: Option<f64>) -> Result<Option<Budget>, Failure> {
     let settings = home.config();
-    let BudgetSettings { daily, wait } = settings.budget;
+    let BudgetSettings { daily, wait, .. } = settings.budget;
     if let Some(dollars) = given {
         return Ok(Some(Budget { dollars, wait, source: None }));
     }

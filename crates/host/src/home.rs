@@ -191,6 +191,11 @@ impl Home {
         Self { commands: CommandRegistry::default(), ..self.clone() }
     }
 
+    /// The same place, whose store is opened apart: nobody finds it as the one that is open.
+    pub(crate) fn apart(&self) -> Self {
+        Self { opened: Arc::default(), ..self.without_commands() }
+    }
+
     /// What messages of the open session may mention. Clones of this place have the same.
     pub fn mentions(&self) -> &Mentions {
         &self.mentions

@@ -9,6 +9,7 @@
 
 mod attachments;
 mod background;
+mod background_budget;
 mod bounded_file;
 mod budget;
 mod catalogue;
@@ -16,6 +17,7 @@ mod command_hooks;
 pub mod commands;
 pub mod commit_trailers;
 mod context;
+pub mod dreams;
 mod entry;
 pub mod export;
 mod failure;
@@ -32,6 +34,9 @@ mod keys;
 mod listing;
 mod login;
 pub mod mcp;
+pub mod memory;
+
+mod memory_search;
 mod mentions;
 mod missing_cwd;
 mod model;
@@ -49,11 +54,15 @@ mod permissions;
 mod planning;
 mod program;
 mod prompt;
+mod purposes;
 mod request;
 pub mod resources;
 mod rules;
 mod sandbox;
 mod saved;
+mod schedule_tool;
+pub mod schedule_unit;
+mod scheduled_job;
 mod sealers;
 pub mod search;
 mod semantic;
@@ -71,6 +80,7 @@ mod watch;
 mod web;
 
 pub use attachments::{mention, pasted_image, with_images};
+pub use background_budget::{BackgroundBudget, background_budget, has_background_budget};
 pub use budget::{Budget, budget_of, spent_today};
 pub use catalogue::{KeptCatalogue, refresh_catalogue, remove_catalogue};
 pub use commands::{CommandCall, CommandError, CommandHandler, CommandRegistry};
@@ -87,6 +97,7 @@ pub use login::{
     LoginMethod, LoginOffer, ProviderLogin, RestrictionConsent, agent_login, begin_login, login_offer,
     login_offers, use_agent_login,
 };
+pub use memory_search::{is_memory_on, memory_notes, memory_search};
 pub use mentions::{Mentions, ResourceSuggestion, names_resource};
 pub use missing_cwd::MissingDirectories;
 pub use model::model_of;
@@ -105,16 +116,21 @@ pub use permissions::{
     mode_named, permissions_here,
 };
 pub use program::program_path;
+pub use purposes::{DREAM_PURPOSE, FLUSH_PURPOSE};
 pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
 pub use saved::SavedPermissions;
+pub use scheduled_job::{
+    JobTarget, PROMPT_LIMIT, PromptWork, SCHEDULED, ScheduledJob, ScheduledJobError, ScheduledWork,
+};
 pub use sealers::{sealed, sealed_json, seals_with};
 pub use search::{FoundItem, FoundItems};
 pub use semantic::{SemanticReport, SemanticSearch};
 pub use session_file::{Mirror, is_file};
 pub use settings::{
-    BudgetSettings, FallbackSettings, Problem, ProblemKind, SandboxSettings, SettingRow, Settings, Source,
+    BudgetSettings, DreamingSettings, FallbackSettings, Problem, ProblemKind, SandboxSettings, SettingRow,
+    Settings, Source,
 };
 pub use sources::Sources;
 pub use suggestions::{

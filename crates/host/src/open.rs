@@ -79,6 +79,10 @@ struct SessionPlan {
 /// # Errors
 /// [`FailureKind::Asks`](crate::FailureKind::Asks) when something has to be answered first; else why it cannot be opened.
 pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, Failure> {
+    if request.cwd.is_some() && matches!(request.which, SessionTarget::New | SessionTarget::Newest) {
+        return Err(Failure::request("a working directory was given, but no session to continue in it")
+            .advise(Advice::NameForDirectory));
+    }
     let here = &*request.here;
     let store: Arc<dyn Graph> = if request.in_memory {
         match &request.memory {
@@ -109,10 +113,6 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
         (None, Some(begun)) => (begun.row.take(), None),
         (None, None) => (chosen_session(home, &*store, request).await?, None),
     };
-    if request.cwd.is_some() && matches!(request.which, SessionTarget::New | SessionTarget::Newest) {
-        return Err(Failure::request("a working directory was given, but no session to continue in it")
-            .advise(Advice::NameForDirectory));
-    }
     // In another directory it goes on as a session of its own, which says so.
     let moved = match (&request.cwd, &resumed) {
         (Some(dir), Some(row)) if Path::new(&row.cwd) == *dir => None,
@@ -150,6 +150,9 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
         None => None,
     };
     let ours = resumed.as_ref().is_none_or(|row| row.agent == quipu::AGENT);
+    if last.is_none() {
+        crate::memory::ask(home, request, &cwd)?;
+    }
     let basis = Basis { cwd: cwd.clone(), last, ours, moved: moved.is_some(), kept_key: kept_key.clone() };
     crate::settings::ask_project_hooks(home, &request.hooks, engine.sealer().clone(), &cwd).await;
     // A project may have its own patience.
@@ -327,6 +330,9 @@ async fn prepare(
     match crate::web::is_offline(&config, request) {
         true => crate::web::say_what_is_left_out(&config, request, &web),
         false => crate::web::install(&mut options, web),
+    }
+    if config.schedule_tool && request.record.is_none() && replay.is_none() && !request.in_memory {
+        crate::schedule_tool::install(&mut options, home);
     }
     // What is replayed costs nothing.
     let budget = if replay.is_some() { None } else { crate::budget::budget_of(home, request.daily_budget)? };

@@ -518,6 +518,7 @@ fn rules(home: &Home, cwd: &Path, project: Project, travel: TravelRule) -> (Perm
     }
     let mut read = vec![home.readable_outputs()];
     read.extend(crate::resources::readable(home));
+    read.extend(crate::memory::readable(home, cwd));
     let namespaces = sandbox.namespaces.then(|| Namespaces {
         launcher: sandbox::launcher(),
         home: user_home.clone(),

@@ -53,6 +53,7 @@ pub(crate) async fn put_system(
     if let Some(skills) = skills {
         options.context_sources.push(Arc::new(skills));
     }
+    crate::memory::install(options, home, engine, request);
     Ok(())
 }
 

@@ -34,6 +34,8 @@ pub enum Question {
     Caches,
     /// The project brings along skills, templates and rules: are they used?
     Resources,
+    /// Memory is used elsewhere: is one kept for this project?
+    Memory,
 }
 
 /// What is asked for the tools of a session.
@@ -66,6 +68,8 @@ pub struct OpenRequest {
     pub cwd: Option<PathBuf>,
     /// Nothing is kept on disk.
     pub in_memory: bool,
+    /// Several programs or people take part in the session.
+    pub is_shared: bool,
     /// What happens when a background command ended while the session is idle.
     pub background_wake: BackgroundWake,
     /// The store of a session that is not kept and is opened again; `None` for a new one.

@@ -9,6 +9,7 @@ use quipu_store::Graph;
 
 use crate::blames::BlameMemory;
 use crate::error::{CallError, StoreOpenError};
+use crate::memory::MemoryDesk;
 use crate::reach::ScopeSetting;
 
 /// Opens the store; `None` while nothing was ever stored.
@@ -25,6 +26,8 @@ pub struct ServerOptions {
     pub directory: PathBuf,
     /// What the user's setting allows.
     pub scope: ScopeSetting,
+    /// The tools of memory, which take the place of `search` where memory is on.
+    pub memory: Option<Arc<dyn MemoryDesk>>,
     /// The version that clients are told.
     pub version: String,
     /// Tells the person who started the server a line.

@@ -1,5 +1,6 @@
 //! What the SDK calls: a handler of requests, the same behind pipes and HTTP.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::error::CallError;
 use crate::in_flight::InFlight;
 use crate::reach::{Reach, ScopeSetting};
 use crate::roots::{Roots, roots};
-use crate::{prompts, resources, tools};
+use crate::{memory, prompts, resources, tools};
 
 /// How long a call may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -117,6 +118,11 @@ impl GraphServer {
         }
     }
 
+    /// The directory whose memories a client has.
+    fn memory_directory<'a>(&'a self, reach: &'a Reach) -> &'a Path {
+        reach.base().unwrap_or(&self.inner.options.directory)
+    }
+
     /// Asks the client for its roots, where it has some.
     async fn ask_roots(&self, peer: &Peer<RoleServer>) {
         if peer.peer_info().is_none_or(|info| info.capabilities.roots.is_none()) {
@@ -193,9 +199,19 @@ impl ServerHandler for GraphServer {
     async fn list_tools(
         &self,
         _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools::definitions()))
+        let mut all = tools::definitions();
+        if let Some(desk) = &self.inner.options.memory
+            && let Ok(reach) = self.reach(&context.peer).await
+        {
+            let own = memory::definitions(&**desk, self.memory_directory(&reach));
+            if !own.is_empty() {
+                all.retain(|tool| tool.name != tools::SEARCH);
+                all.splice(0..0, own);
+            }
+        }
+        Ok(ListToolsResult::with_all_items(all))
     }
 
     async fn call_tool(
@@ -205,6 +221,13 @@ impl ServerHandler for GraphServer {
     ) -> Result<CallToolResponse, ErrorData> {
         let call = async {
             let reach = self.reach(&context.peer).await?;
+            if let Some(desk) = &self.inner.options.memory {
+                let (directory, archive) = (self.memory_directory(&reach), &self.inner.archive);
+                let args = serde_json::Value::Object(request.arguments.clone().unwrap_or_default());
+                if let Some(page) = memory::run(&**desk, directory, archive, &reach, &request.name, &args).await {
+                    return Ok(Ok(page));
+                }
+            }
             Ok(tools::run(&request.name, request.arguments, &self.inner.archive, &reach).await)
         };
         let result = match self.in_turn(&context, call).await {

@@ -1,7 +1,7 @@
 //! The Model Context Protocol, as a server: other agents search and read the graph.
 //!
 //! Knows the store and how the graph is looked at; knows no session at work, no model, no files of the user and no words of a
-//! command line. Nothing here writes to the graph. What is shown is framed as an archive, bounded and in pages.
+//! command line. Nothing here writes to the graph but a desk of memory, where one is given. What is shown is framed as an archive, bounded and in pages.
 
 mod archive;
 mod blames;
@@ -11,6 +11,7 @@ mod handler;
 mod http;
 mod in_flight;
 mod lines;
+mod memory;
 mod place;
 mod prompts;
 mod reach;
@@ -27,5 +28,6 @@ pub use commits::{CommitReport, credit_committed_lines};
 pub use error::{ServeError, StoreOpenError};
 pub use handler::GraphServer;
 pub use http::{Access, BearerToken, serve_http};
+pub use memory::{MemoryAnswer, MemoryCall, MemoryDesk, MemoryToolSpec};
 pub use reach::ScopeSetting;
 pub use stdio::{StdioEnd, serve_stdio};

@@ -11,6 +11,9 @@ use crate::error::CallError;
 use crate::reach::Reach;
 use crate::{read, search, why};
 
+/// The tool that those of memory take the place of.
+pub(crate) const SEARCH: &str = "search";
+
 /// Why a name is none of a tool.
 pub(crate) struct UnknownTool;
 

@@ -21,7 +21,11 @@ pub struct CitationError(String);
 impl fmt::Display for Citation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, last) = (self.lines.start(), self.lines.end());
-        if first == last { write!(f, "{}#L{first}", self.path) } else { write!(f, "{}#L{first}-L{last}", self.path) }
+        if first == last {
+            write!(f, "{}#L{first}", self.path)
+        } else {
+            write!(f, "{}#L{first}-L{last}", self.path)
+        }
     }
 }
 

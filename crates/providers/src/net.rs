@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use quipu_protocol::{ModelError, ModelErrorKind};
-use reqwest::Url;
+pub use reqwest::Url;
 
 pub use download::{DownloadError, download};
 pub(crate) use proxy::{Proxy, passwords};

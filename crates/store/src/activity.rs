@@ -25,6 +25,8 @@ pub enum UsageGrouping {
     Agent,
     /// The session.
     Session,
+    /// What the calls were for: `answer`, `compaction`, `branch_summary`, or the word of whoever asked a runner.
+    Purpose,
 }
 
 /// Which calls are summed, and how. Times are rounded to quarter hours.
@@ -41,7 +43,7 @@ pub struct UsageQuery {
 /// Tokens and cost of the model calls of one group and one model, all of which report their cost or none of which does.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct UsageSum {
-    /// The group: a time in milliseconds, a directory, a model, an agent or a session. Empty when it is not known.
+    /// The group: a time in milliseconds, a directory, a model, an agent, a session or a purpose. Empty when it is not known.
     pub key: String,
     /// The model as `provider/model`; empty when it is not known.
     pub model: String,

@@ -101,13 +101,16 @@ pub enum JobTime {
     At(UnixMs),
     /// So long from now. If the clock is set back, the job does not wait longer than that.
     After(Duration),
+    /// At a time of the calendar, one of many. If the clock is set back, the job is claimed when it would have been, and finds by
+    /// [`Job::due`] that its time is still to come.
+    Slot(UnixMs),
 }
 
 impl JobTime {
     /// That time of the calendar, seen from `now`.
     pub fn from_now(self, now: UnixMs) -> UnixMs {
         match self {
-            Self::At(at) => at,
+            Self::At(at) | Self::Slot(at) => at,
             Self::After(time) => now.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
         }
     }
@@ -135,10 +138,10 @@ pub struct Job {
     pub payload: String,
     /// What it is doing.
     pub state: JobState,
-    /// Which time it is due for. Stays while attempts are made.
+    /// Which time it is due for. Stays while attempts are made, and when the clock is set back.
     pub due: UnixMs,
     /// When it can be claimed: when it is due; after a failed attempt, when it is tried again; of one that runs, when its
-    /// lease ends. Of a failed one, when it failed.
+    /// lease ends. Of a failed one, when it failed; of a paused one, the end of time.
     pub next: UnixMs,
     /// Attempts since the last that succeeded, the one under way included.
     pub attempts: u32,
@@ -160,6 +163,8 @@ pub enum JobState {
     },
     /// Its attempts are used up. It waits for [`Jobs::retry_job`].
     Failed,
+    /// A person paused it. It waits for [`Jobs::resume_job`].
+    Paused,
 }
 
 /// The right to run jobs, which one process has at a time.
@@ -212,6 +217,17 @@ pub enum JobRetry {
     Due,
     /// It runs already, and stays as it is.
     Running,
+    /// There is none of that name.
+    Missing,
+}
+
+/// What becomes of a job that was to be paused or resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobPause {
+    /// It is now as it was to be.
+    Changed,
+    /// It was so already, and stays as it is.
+    Unchanged,
     /// There is none of that name.
     Missing,
 }
@@ -297,6 +313,12 @@ pub trait Jobs: Send + Sync + 'static {
 
     /// Makes a job due now, with all its attempts before it. Survives the loss of power.
     fn retry_job<'a>(&'a self, key: &'a JobKey, now: UnixMs) -> Fut<'a, JobRetry>;
+
+    /// Pauses a job: it is not claimed, and who runs it has lost it. Survives the loss of power.
+    fn pause_job<'a>(&'a self, key: &'a JobKey) -> Fut<'a, JobPause>;
+
+    /// Ends the pause of a job: it is due at `due`, with all its attempts before it. Survives the loss of power.
+    fn resume_job<'a>(&'a self, key: &'a JobKey, due: JobTime, now: UnixMs) -> Fut<'a, JobPause>;
 
     /// Removes a job; whether there was one. Who runs it has lost it. Survives the loss of power.
     fn cancel_job<'a>(&'a self, key: &'a JobKey) -> Fut<'a, bool>;

@@ -6,8 +6,8 @@ use quipu_transcript::DecodedEntry;
 
 use crate::{
     ActivityQuery, Erasure, FileActivity, FileChange, FileStep, FileStepQuery, ForkPoint, Fut, IndexedAnswer,
-    Label, Landmark, Local, LoggedMove, Piece, ReadParts, RefName, ReflogQuery, Revision, SearchHits,
-    SearchQuery, Seq, SessionActivity, Store, UsageQuery, UsageSum,
+    Label, Landmark, Local, LoggedMove, Piece, ReadParts, RecallIndex, RefName, ReflogQuery, Revision,
+    SearchHits, SearchQuery, Seq, SessionActivity, Store, UsageQuery, UsageSum, Vectors,
 };
 
 /// Questions that a store answers from what it derives of the graph: where nodes stand, sessions, text, money, files.
@@ -116,6 +116,16 @@ pub trait ReadModel: Send + Sync + 'static {
 pub trait Graph: Store + ReadModel {
     /// What the store can do because it is a file on this machine; `None` for one that is not.
     fn local(&self) -> Option<&dyn Local> {
+        None
+    }
+
+    /// Its index for questions; `None` for a store without one.
+    fn recall_index(&self) -> Option<&dyn RecallIndex> {
+        None
+    }
+
+    /// Its vectors; `None` for a store without them.
+    fn vectors(&self) -> Option<&dyn Vectors> {
         None
     }
 }

@@ -6,6 +6,7 @@ mod agent;
 mod answers;
 mod commits;
 mod contest;
+mod dream;
 mod files;
 mod guard;
 mod histories;
@@ -17,6 +18,7 @@ mod open;
 mod plan;
 mod programs;
 mod pty;
+mod recall;
 mod search;
 mod server;
 mod sessions;
@@ -51,7 +53,9 @@ const BENCHMARKS: &[Benchmark] = &[
     sessions::TREE,
     plan::BENCHMARK,
     search::BENCHMARK,
+    recall::BENCHMARK,
     answers::BENCHMARK,
+    dream::BENCHMARK,
     shared::BENCHMARK,
     files::BENCHMARK,
     import::BENCHMARK,

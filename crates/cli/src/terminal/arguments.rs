@@ -46,14 +46,29 @@ pub(super) fn known(home: &Home, command: &str) -> Option<Vec<Candidate>> {
             ("full", "never ask"),
             ("revoke", "take back a permission"),
         ],
+        "memory" => &[
+            ("list", "the files of the memories that are open here"),
+            ("show", "a file, or lines of it"),
+            ("review", "lines that nobody has accepted"),
+            ("forget", "find lines by words and forget them"),
+            ("status", "entries, and what they cost"),
+            ("on", "keep a memory for this project"),
+            ("off", "stop; the files stay"),
+        ],
         "usage" => &[
             ("--by day", "calendar days"),
             ("--by project", "directories"),
             ("--by model", "models"),
             ("--by agent", "programs"),
             ("--by session", "sessions"),
+            ("--by purpose", "what calls are for"),
             ("--since 1d", "the last day"),
             ("--since 1w", "the last week"),
+        ],
+        "dream" => &[
+            ("status", "when the next dream is due, and what the last one did"),
+            ("--dry-run", "what a dream would promote now"),
+            ("--now", "dream now"),
         ],
         "import" => return Some(candidates(quipu_host::suggested_agents())),
         "login" => return Some(candidates(quipu_host::suggested_providers(home))),
@@ -128,11 +143,12 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 39] = [
+    const ELSEWHERE: [&str; 43] = [
         "tools",
         "web.",
         "agents.",
         "background",
+        "schedule.",
         "webSearch",
         "applyPatch",
         "screenReader",
@@ -155,6 +171,7 @@ mod tests {
         "context.prune.minCharacters",
         "search.semantic",
         "mcpServer.",
+        "memory.",
         "integrations.",
         "travel.tobe",
         "planMode",
@@ -166,6 +183,8 @@ mod tests {
         "files.ignoredFiles",
         "publish",
         "budget.waitMs",
+        "budget.background",
+        "memory.dreaming.",
         "sandbox.",
         "permissions.",
     ];

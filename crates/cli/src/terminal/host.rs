@@ -241,7 +241,13 @@ impl Inner {
         let with_rules = !self.task.no_context_files;
         let summary = || crate::skills::summary(&self.home, session.cwd(), &resources, with_rules);
         let begins_with = begins.then(summary).flatten().map(|text| printable(&text));
-        notices.splice(..0, self.notices.take().into_iter().chain(lacks).map(to_notice));
+        let answers = match quipu_host::jobs::take_answers(&self.home).await {
+            _ if self.task.replay.is_some() => Vec::new(),
+            Ok(runs) => runs.iter().map(crate::schedule::told).collect(),
+            Err(error) => vec![format!("warning: The answers of jobs cannot be read: {error}")],
+        };
+        let told = self.notices.take().into_iter().chain(lacks).chain(answers);
+        notices.splice(..0, told.map(to_notice));
         Ok(quipu_tui::OpenedSession {
             session: Arc::new(session),
             notices,

@@ -53,6 +53,8 @@ mod diagnostics;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
+mod dreams;
+#[cfg(test)]
 #[cfg(test)]
 mod erased;
 #[cfg(test)]
@@ -113,6 +115,10 @@ mod mcp_resources;
 #[cfg(test)]
 mod mcp_server;
 #[cfg(test)]
+mod memory;
+#[cfg(test)]
+mod memory_search;
+#[cfg(test)]
 mod merge;
 #[cfg(test)]
 mod missing_cwd;
@@ -163,6 +169,10 @@ mod reopened;
 mod repair;
 #[cfg(test)]
 mod schedule;
+#[cfg(test)]
+mod schedule_jobs;
+#[cfg(test)]
+mod schedule_unit;
 #[cfg(test)]
 mod search;
 #[cfg(test)]

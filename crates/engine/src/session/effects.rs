@@ -110,11 +110,15 @@ impl Task {
                 let (sources, toolbox) = (self.sources.clone(), self.toolbox.clone());
                 let models = self.models.clone();
                 let work = async move {
+                    if stretch.purpose == Purpose::Compaction {
+                        let notices = sources.before_compaction(&stretch, head, &cancel).await;
+                        tell(&input, notices).await;
+                    }
                     if let Some(result) = instead(&toolbox, &run, &stretch, &cancel, &input).await {
                         return drop(input.send(MachineInput::Summarized { run, result }).await);
                     }
                     if stretch.purpose == Purpose::Compaction {
-                        let (summary, notices) = sources.summary(&stretch, &cancel).await;
+                        let (summary, notices) = sources.summary(&stretch, head, &cancel).await;
                         tell(&input, notices).await;
                         if let Some(summary) = summary {
                             return drop(

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::future::join_all;
 use quipu_machine::{Calls, EpochReason, RefreshResult, Refreshes, Stretch, Summary};
-use quipu_protocol::{Epoch, EpochContext, Model};
+use quipu_protocol::{Epoch, EpochContext, Model, NodeId};
 use quipu_seal::Sealer;
 use quipu_tools::Tool;
 use quipu_transcript::{PLAN_TOOL, TODO_TOOL, estimate_text};
@@ -542,22 +542,53 @@ impl Sources {
         Some(set)
     }
 
+    /// Tells the sources that messages are about to leave the context, all at the same time.
+    pub(crate) async fn before_compaction(
+        &self,
+        stretch: &Stretch,
+        head: NodeId,
+        cancel: &CancellationToken,
+    ) -> Vec<String> {
+        let asked = self.compaction_ask(stretch, head);
+        let installed = self.contexts.iter().filter_map(|slot| Some((&slot.name, slot.installed.as_ref()?)));
+        let told = installed.map(|(name, InstalledContext { source, .. })| {
+            let asked = &asked;
+            async move {
+                let work = async { source.before_compaction(asked).await };
+                match ask(&self.sealer, || source.deadline(), cancel, work).await {
+                    Answer::Given(()) | Answer::Cancelled => None,
+                    Answer::Failed(why) => {
+                        Some(format!("The context source {name} did nothing before the compaction: {why}."))
+                    }
+                }
+            }
+        });
+        join_all(told).await.into_iter().flatten().collect()
+    }
+
+    fn compaction_ask(&self, stretch: &Stretch, head: NodeId) -> CompactionAsk {
+        CompactionAsk {
+            messages: stretch.history.iter().chain(&stretch.turn).cloned().collect(),
+            previous: stretch.previous.clone(),
+            focus: stretch.focus.clone(),
+            max_tokens: stretch.max_tokens,
+            reason: stretch.reason,
+            head,
+            cx: self.cx(),
+        }
+    }
+
     /// A summary of a source, in place of the model's.
     pub(crate) async fn summary(
         &self,
         stretch: &Stretch,
+        head: NodeId,
         cancel: &CancellationToken,
     ) -> (Option<Summary>, Vec<String>) {
         let mut notices = Vec::new();
         let installed = self.contexts.iter().filter_map(|slot| Some((&slot.name, slot.installed.as_ref()?)));
         for (name, InstalledContext { source, .. }) in installed {
-            let asked = CompactionAsk {
-                messages: stretch.history.iter().chain(&stretch.turn).cloned().collect(),
-                previous: stretch.previous.clone(),
-                focus: stretch.focus.clone(),
-                max_tokens: stretch.max_tokens,
-                cx: self.cx(),
-            };
+            let asked = self.compaction_ask(stretch, head);
             let work = async {
                 let Some(text) = source.compaction(&asked).await? else { return Ok(None) };
                 let (bytes, tokens) = (text.len(), estimate_text(&text));

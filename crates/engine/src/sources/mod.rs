@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use quipu_protocol::{Message, SessionId, Trust};
+use quipu_protocol::{CompactionReason, Message, NodeId, SessionId, Trust};
 use quipu_tools::Tool;
 
 use crate::runner::Runner;
@@ -222,6 +222,10 @@ pub struct CompactionAsk {
     pub focus: Option<String>,
     /// Tokens that the summary may have.
     pub max_tokens: u64,
+    /// Why the context is compacted.
+    pub reason: Option<CompactionReason>,
+    /// The node at which the compaction began: no two compactions of a session have the same.
+    pub head: NodeId,
     /// The session that asks.
     pub cx: SourceContext,
 }
@@ -296,6 +300,15 @@ pub trait ContextSource: Send + Sync + 'static {
     /// # Errors
     /// Why it cannot say. The sections that it gave before stay.
     fn context<'a>(&'a self, ask: &'a ContextAsk) -> BoxFuture<'a, Result<Context, SourceError>>;
+
+    /// Called once before each compaction, whatever its reason: the messages leave the context then. The compaction waits for it,
+    /// no longer than the deadline, and goes on whatever becomes of it.
+    ///
+    /// # Errors
+    /// Why it could not do what it wanted. A notice says so.
+    fn before_compaction<'a>(&'a self, _ask: &'a CompactionAsk) -> BoxFuture<'a, Result<(), SourceError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// A summary in place of the one that the model would make; `None` leaves it to the next source, and in the end to the
     /// model. One of more than [`CompactionAsk::max_tokens`] is not taken.

@@ -9,6 +9,8 @@ mod agents;
 #[cfg(test)]
 mod background;
 #[cfg(test)]
+mod before_compaction;
+#[cfg(test)]
 mod blame;
 #[cfg(test)]
 mod budget;

@@ -12,6 +12,7 @@ mod files;
 mod grants;
 mod guard;
 mod lines;
+mod memory;
 mod outputs;
 mod written;
 
@@ -182,6 +183,7 @@ impl Holders {
         take(Arc::new(FilesHolder::caches("caches", home.cache_layers())));
         take(Arc::new(written::WrittenFiles::of(home)));
         take(Arc::new(grants::Grants::of(home)));
+        take(Arc::new(memory::MemoryFiles::of(home)));
         holders
     }
 
@@ -261,16 +263,28 @@ impl Holders {
     pub async fn erase(&self, targets: &EraseTargets) -> Vec<Answer<EraseReport>> {
         let mut answers = Vec::with_capacity(self.holders.len());
         for (name, holder) in &self.holders {
-            let (holder, asked) = (Arc::clone(holder), targets.clone());
-            let erased =
-                guard::ask(self.limits.erase, move || async move { holder.erase(&asked).await }).await;
-            let answer = erased.and_then(|erased| match erased.kept.len() {
-                given if given > KEPT_LIMIT => Err(HolderFault::Flooded { given, limit: KEPT_LIMIT }),
-                _ => Ok(erased),
-            });
-            answers.push(Answer { holder: name.clone(), answer });
+            answers.push(Answer { holder: name.clone(), answer: self.erased(holder, targets).await });
         }
         answers
+    }
+
+    /// Erases from one of them; `None` for a name that none has.
+    pub async fn erase_in(&self, name: &str, targets: &EraseTargets) -> Option<Answer<EraseReport>> {
+        let (name, holder) = self.holders.iter().find(|(known, _)| known == name)?;
+        Some(Answer { holder: name.clone(), answer: self.erased(holder, targets).await })
+    }
+
+    async fn erased(
+        &self,
+        holder: &Arc<dyn ContentHolder>,
+        targets: &EraseTargets,
+    ) -> Result<EraseReport, HolderFault> {
+        let (holder, asked) = (Arc::clone(holder), targets.clone());
+        let erased = guard::ask(self.limits.erase, move || async move { holder.erase(&asked).await }).await?;
+        match erased.kept.len() {
+            given if given > KEPT_LIMIT => Err(HolderFault::Flooded { given, limit: KEPT_LIMIT }),
+            _ => Ok(erased),
+        }
     }
 
     /// What each takes, all asked at once.

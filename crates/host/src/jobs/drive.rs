@@ -73,7 +73,10 @@ async fn drive(home: &Home, stop: CancellationToken) {
 /// Whether there are jobs to run; without a thread where the front has the store open.
 async fn has_jobs(home: &Home) -> Result<bool, Failure> {
     match home.opened_store() {
-        Some(store) => Ok(!store.is_read_only() && !store.job_kinds(crate::now()).await?.is_empty()),
+        Some(store) => {
+            super::keep_dream_job(home, &store).await?;
+            Ok(!store.is_read_only() && !store.job_kinds(crate::now()).await?.is_empty())
+        }
         None => Ok(true),
     }
 }

@@ -142,7 +142,7 @@ impl JobHandler for ImportWatch {
 }
 
 /// Tells of files that could not be imported; the others are.
-struct Watcher<'a>(&'a JobContext);
+pub(super) struct Watcher<'a>(pub(super) &'a JobContext);
 
 impl ImportObserver for Watcher<'_> {
     fn progress(&self, _: &Path, _: Progress) {}

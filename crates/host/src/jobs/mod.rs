@@ -1,10 +1,14 @@
 //! Jobs: work that is due at a time, stored until it is done. A [`JobHandler`] does the work of one kind, a [`JobRunner`] gives
 //! it the jobs that are due, and [`run_alongside`] drives one while a long-lived front runs. `docs/schedule.md` says what holds.
 
+mod answers;
+mod dream;
 mod drive;
+mod import_now;
 mod import_watch;
 mod models;
 mod runner;
+mod scheduled;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -12,16 +16,21 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use quipu::{Runner, RunnerError};
+use quipu_protocol::UnixMs;
 use quipu_store::{Job, JobTime};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Home, HostNotice, Observer};
 
 pub use crate::job_notice::JobNotice;
+pub use answers::take_answers;
+pub use dream::{DREAM, DreamJob, keep_dream_job};
 pub use drive::run_alongside;
+pub use import_now::IMPORT_NOW;
 pub use import_watch::{IMPORT_WATCH, ImportWatch};
 pub use models::models_for_jobs;
 pub use runner::{DueRun, JobRunner, RunnerOptions};
+pub use scheduled::{BuiltInWork, ScheduledHandler, WorkEnd};
 
 /// Does the work of the jobs of one kind.
 ///
@@ -76,6 +85,12 @@ pub trait JobHandler: Send + Sync + 'static {
     /// How long one attempt may take.
     fn deadline(&self) -> Duration {
         Duration::from_secs(600)
+    }
+
+    /// After how long a job is tried again whose attempt failed; `None` for the times of the runner. [`Job::attempts`] counts the
+    /// one that failed.
+    fn retry(&self, _job: &Job, _now: UnixMs) -> Option<Duration> {
+        None
     }
 
     /// Makes one attempt. Dropped where it takes too long, the job was removed, or the process ends.
@@ -148,5 +163,10 @@ impl JobContext {
 
 /// The handlers that every front has.
 pub fn handlers(home: &Home) -> Vec<Arc<dyn JobHandler>> {
-    vec![Arc::new(ImportWatch::new(home.clone()))]
+    let built_in: Vec<Arc<dyn BuiltInWork>> = vec![Arc::new(import_now::ImportNow::new(home.clone()))];
+    vec![
+        Arc::new(ImportWatch::new(home.clone())),
+        Arc::new(ScheduledHandler::new(home.clone(), built_in)),
+        Arc::new(DreamJob::new(home.clone())),
+    ]
 }

@@ -310,15 +310,14 @@ impl JobRunner {
         match self.work(&**handler, claim, stop).await {
             AttemptEnd::Finished(outcome) => {
                 let now = self.now();
+                let earliest = JobTime::After(self.options.spacing).from_now(now);
                 let next = match outcome {
                     JobOutcome::Done => None,
                     JobOutcome::Again(JobTime::After(time)) => {
                         Some(JobTime::After(time.max(self.options.spacing)))
                     }
-                    JobOutcome::Again(JobTime::At(at)) => {
-                        let earliest = JobTime::After(self.options.spacing).from_now(now);
-                        Some(JobTime::At(at.max(earliest)))
-                    }
+                    JobOutcome::Again(JobTime::At(at)) => Some(JobTime::At(at.max(earliest))),
+                    JobOutcome::Again(JobTime::Slot(at)) => Some(JobTime::Slot(at.max(earliest))),
                 };
                 let due = next.map(|next| next.from_now(now));
                 let done = || self.jobs.finish_job(claim, next, now);
@@ -327,7 +326,9 @@ impl JobRunner {
             }
             AttemptEnd::Failed(error) => {
                 let doublings = attempts.saturating_sub(1).min(20);
-                let retry = self.options.retry.saturating_mul(1 << doublings).min(self.options.longest_retry);
+                let doubled =
+                    self.options.retry.saturating_mul(1 << doublings).min(self.options.longest_retry);
+                let retry = handler.retry(&claim.job, self.now()).unwrap_or(doubled);
                 let failed = || self.jobs.fail_job(claim, &error, retry, self.now());
                 let reported = |state| JobNotice::Failed {
                     key: key.clone(),

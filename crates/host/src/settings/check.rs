@@ -8,11 +8,13 @@ use serde_json::{Map, Value, json};
 
 use super::table::{Item, Key, Kind};
 use crate::offered_tools::LISTED_TOOLS;
+use crate::purposes::{DREAM_PURPOSE, FLUSH_PURPOSE};
 
 /// Purposes of the engine's own calls that can have a model.
 const OWN_PURPOSES: [&str; 2] = ["compaction", "branch_summary"];
 /// Purposes of everything that this program begins by itself. Code that is built in can have others.
-const PURPOSES: [&str; 4] = [OWN_PURPOSES[0], OWN_PURPOSES[1], PLANS_PURPOSE, AGENT_PURPOSE];
+const PURPOSES: [&str; 6] =
+    [OWN_PURPOSES[0], OWN_PURPOSES[1], PLANS_PURPOSE, AGENT_PURPOSE, DREAM_PURPOSE, FLUSH_PURPOSE];
 
 /// The usable part of a value, and the problems with the rest.
 pub(super) struct CheckedValue {
@@ -41,6 +43,10 @@ pub(super) fn check(key: &Key, value: &Value) -> CheckedValue {
         },
         Kind::PurposeModels => match value {
             Value::Object(models) => return check_purposes(name, models),
+            _ => false,
+        },
+        Kind::PurposeBudgets => match value {
+            Value::Object(amounts) => return check_budgets(name, amounts),
             _ => false,
         },
         Kind::Servers => match value {
@@ -84,6 +90,23 @@ fn check_purposes(name: &str, models: &Map<String, Value>) -> CheckedValue {
             good.insert(purpose.clone(), model.clone());
         } else {
             problems.push(format!("{name}.{purpose} must be the name of a model; it is ignored"));
+        }
+    }
+    CheckedValue { value: Some(Value::Object(good)), problems }
+}
+
+/// Amounts for purposes that a runner can have.
+fn check_budgets(name: &str, amounts: &Map<String, Value>) -> CheckedValue {
+    let (mut good, mut problems) = (Map::new(), Vec::new());
+    for (purpose, amount) in amounts {
+        if RunnerPurpose::new(purpose).is_err() {
+            problems.push(format!("{name}.{purpose} is ignored: there is no such purpose"));
+        } else if amount.as_f64().is_some_and(|amount| amount >= 0.0) {
+            good.insert(purpose.clone(), amount.clone());
+        } else {
+            problems
+                .push(format!("{name}.{purpose} must be an amount in US dollars, 0 or more; it counts as 0"));
+            good.insert(purpose.clone(), Value::from(0));
         }
     }
     CheckedValue { value: Some(Value::Object(good)), problems }
@@ -179,6 +202,7 @@ pub(super) fn read_words(key: &Key, words: &str) -> Result<Value, String> {
         Kind::Number { .. }
         | Kind::Amount
         | Kind::PurposeModels
+        | Kind::PurposeBudgets
         | Kind::Servers
         | Kind::Semantic
         | Kind::Hooks => serde_json::from_str(words).unwrap_or_else(|_| Value::from(words)),

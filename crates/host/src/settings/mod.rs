@@ -86,6 +86,8 @@ pub struct Settings {
     pub prune: PruneSettings,
     /// Whether the model can search what was done before.
     pub history: HistorySettings,
+    /// Whether memories are used.
+    pub memory: MemorySettings,
     /// Which sessions the MCP server shows.
     pub shared_history: SharedHistory,
     /// How much history the hooks of other agents give.
@@ -108,8 +110,12 @@ pub struct Settings {
     pub files: FileSettings,
     /// Whether models can run commands in the background.
     pub background: bool,
+    /// Whether models can add jobs, where a person allows it.
+    pub schedule_tool: bool,
     /// Heads of other programs.
     pub publish: PublishSettings,
+    /// Dreams over memories.
+    pub dreaming: DreamingSettings,
     /// What may be spent.
     pub budget: BudgetSettings,
     /// Where commands run.
@@ -121,6 +127,17 @@ pub struct Settings {
     /// What is wrong; the rest counts.
     pub problems: Vec<Problem>,
     values: BTreeMap<&'static str, (Value, Source)>,
+}
+
+/// The members of `memory`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemorySettings {
+    /// Whether the memories are used that a person switched on.
+    pub enabled: bool,
+    /// Whether the terminal asks in each project, once memory is on in one.
+    pub asks: bool,
+    /// Whether sessions that programs share use them.
+    pub shared: bool,
 }
 
 /// The members of `terminal`.
@@ -150,13 +167,24 @@ pub enum NotifySetting {
     Off,
 }
 
+/// The members of `memory.dreaming`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DreamingSettings {
+    /// Whether recalls are kept and dreams run.
+    pub enabled: bool,
+    /// When dreams run, as a cron expression.
+    pub schedule: String,
+}
+
 /// The members of `budget`.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct BudgetSettings {
     /// US dollars for all sessions of a day; `None` for no limit.
     pub daily: Option<f64>,
     /// How long a call waits for money that other calls have reserved.
     pub wait: Option<Duration>,
+    /// US dollars a day for models in the background, by purpose.
+    pub background: BTreeMap<String, f64>,
 }
 
 /// The members of `sandbox`.
@@ -274,6 +302,11 @@ impl Settings {
             compaction: compaction_settings(&all).0,
             prune: prune_settings(&all).0,
             history: HistorySettings::of_json(&all).0,
+            memory: MemorySettings {
+                enabled: flag("memory.enabled").unwrap_or(true),
+                asks: flag("memory.ask").unwrap_or(true),
+                shared: flag("memory.shared").unwrap_or(false),
+            },
             shared_history: SharedHistory::of_word(word("mcpServer.scope")),
             hook_budget: HookBudget::of_word(word("integrations.history")),
             semantic: EmbedderSettings::of_json(&all).unwrap_or_default(),
@@ -289,10 +322,21 @@ impl Settings {
             rules_above: texts("rules.above"),
             files: FileSettings::of_json(&all).0,
             background: flag("background").unwrap_or(true),
+            schedule_tool: flag("schedule.tool").unwrap_or(false),
             publish: PublishSettings::of_json(&all).0,
+            dreaming: DreamingSettings {
+                enabled: flag("memory.dreaming.enabled").unwrap_or(false),
+                schedule: word("memory.dreaming.schedule").unwrap_or("0 3 * * *").to_owned(),
+            },
             budget: BudgetSettings {
                 daily: value("budget.daily").and_then(Value::as_f64),
                 wait: value("budget.waitMs").and_then(Value::as_u64).map(Duration::from_millis),
+                background: value("budget.background")
+                    .and_then(Value::as_object)
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|(purpose, amount)| Some((purpose.clone(), amount.as_f64()?)))
+                    .collect(),
             },
             sandbox: SandboxSettings {
                 network: match word("sandbox.network") {

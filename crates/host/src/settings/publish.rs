@@ -46,6 +46,9 @@ fn schema_of(key: &Key) -> Value {
         Kind::PurposeModels => {
             json!({ "type": "object", "additionalProperties": { "type": "string", "minLength": 1 } })
         }
+        Kind::PurposeBudgets => {
+            json!({ "type": "object", "additionalProperties": { "type": "number", "minimum": 0 } })
+        }
         Kind::Servers => json!({ "anyOf": [
             { "const": false },
             { "type": "object", "additionalProperties": { "anyOf": [{ "type": "string" }, { "const": false }, { "type": "null" }] } },

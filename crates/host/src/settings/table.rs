@@ -43,6 +43,8 @@ pub enum Kind {
     List(Item),
     /// Names of models by the purposes that they are for.
     PurposeModels,
+    /// US dollars a day by the purposes of work in the background.
+    PurposeBudgets,
     /// Addresses of model servers by their ids, or `false`.
     Servers,
     /// The embedding model of the semantic search, or `false`.
@@ -198,7 +200,7 @@ pub const KEYS: &[Key] = &[
         "{}",
         NextSession,
         NETWORK,
-        "models for calls of a purpose: `compaction`, `branch_summary`, `plans`, `sub-agents`; all others use the session's model",
+        "models for calls of a purpose: `compaction`, `branch_summary`, `plans`, `sub-agents`, `dream`, `memory-flush`; all others use the session's model",
     ),
     key(
         "fallbackModels",
@@ -255,6 +257,14 @@ pub const KEYS: &[Key] = &[
         NextSession,
         ALLOWED,
         "whether models can run commands in the background",
+    ),
+    key(
+        "schedule.tool",
+        Kind::Flag,
+        "false",
+        NextSession,
+        TOOLS,
+        "whether models have the tool `schedule`; each change of a job is asked about",
     ),
     key(
         "web.searchService",
@@ -441,6 +451,30 @@ pub const KEYS: &[Key] = &[
     key("context.prune.minCharacters", COUNT, "4000", NextSession, ALLOWED, "shorter results are kept"),
     key("search.tool", Kind::Flag, "true", NextSession, HISTORY, "the model can search earlier sessions"),
     key(
+        "memory.enabled",
+        Kind::Flag,
+        "true",
+        NextSession,
+        HISTORY,
+        "use the memories that you switched on; false: none, whatever you switched on",
+    ),
+    key(
+        "memory.ask",
+        Kind::Flag,
+        "true",
+        NextSession,
+        HISTORY,
+        "once memory is on in a project, the terminal asks once in each other project",
+    ),
+    key(
+        "memory.shared",
+        Kind::Flag,
+        "false",
+        NextSession,
+        HISTORY,
+        "sessions that programs share through `quipu serve` read your memories",
+    ),
+    key(
         "mcpServer.scope",
         Kind::Word(&["directory", "all"]),
         "\"directory\"",
@@ -537,12 +571,36 @@ pub const KEYS: &[Key] = &[
     ),
     key("budget.daily", Kind::Amount, "", NextSession, SPENDING, "US dollars for all sessions of a day"),
     key(
+        "budget.background",
+        Kind::PurposeBudgets,
+        "{}",
+        Now,
+        SPENDING,
+        "US dollars a day for models in the background, by purpose: `dream`, `memory-flush`; 0 where it says nothing",
+    ),
+    key(
         "budget.waitMs",
         SIZE,
         "",
         NextSession,
         SPENDING,
         "milliseconds that a call waits for money reserved by others",
+    ),
+    key(
+        "memory.dreaming.enabled",
+        Kind::Flag,
+        "false",
+        Now,
+        STORE,
+        "keep what searches recall, and promote what was recalled often to MEMORY.md at night",
+    ),
+    key(
+        "memory.dreaming.schedule",
+        Kind::Text,
+        "\"0 3 * * *\"",
+        Now,
+        STORE,
+        "when dreams run: a cron expression, in your time zone",
     ),
     key(
         "sandbox.network",
@@ -688,6 +746,7 @@ impl Kind {
             Self::List(Item::Tool) => "a list of tools, such as [\"read\", \"grep\"]".to_owned(),
             Self::List(Item::Service) => "a list of services, such as [\"localhost:5432\"]".to_owned(),
             Self::PurposeModels => "an object of names of models".to_owned(),
+            Self::PurposeBudgets => "an object of amounts in US dollars, 0 or more".to_owned(),
             Self::Servers => "an object of URLs, or false".to_owned(),
             Self::Semantic => "an object, or false".to_owned(),
             Self::Hooks => "an object of events".to_owned(),
@@ -706,7 +765,7 @@ impl Kind {
             Self::List(Item::Port) => "list of numbers".to_owned(),
             Self::List(_) => "list of texts".to_owned(),
             Self::Servers | Self::Semantic => "object, or `false`".to_owned(),
-            Self::PurposeModels | Self::Hooks => "object".to_owned(),
+            Self::PurposeModels | Self::PurposeBudgets | Self::Hooks => "object".to_owned(),
         }
     }
 }

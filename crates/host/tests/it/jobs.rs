@@ -16,9 +16,9 @@ use quipu_host::jobs::{
 use quipu_host::{Home, HostNotice, Observer, SilentObserver, now};
 use quipu_protocol::Entry;
 use quipu_store::{
-    ClaimOutcome, Fence, Fut, Job, JobClaim, JobKey, JobKind, JobPut, JobRetry, JobState, JobTime, Jobs,
-    LOST_ATTEMPT, LineageEnd, NewJob, OpenOptions, Owner, ReadModel as _, RunnerLease, RunnerLeaseOutcome,
-    SessionQuery, SqliteStore, Store as _, StoreError, decode_nodes,
+    ClaimOutcome, Fence, Fut, Job, JobClaim, JobKey, JobKind, JobPause, JobPut, JobRetry, JobState, JobTime,
+    Jobs, LOST_ATTEMPT, LineageEnd, NewJob, OpenOptions, Owner, ReadModel as _, RunnerLease,
+    RunnerLeaseOutcome, SessionQuery, SqliteStore, Store as _, StoreError, decode_nodes,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -272,6 +272,14 @@ impl Jobs for HaltingStore {
 
     fn retry_job<'a>(&'a self, key: &'a JobKey, now: i64) -> Fut<'a, JobRetry> {
         self.store.retry_job(key, now)
+    }
+
+    fn pause_job<'a>(&'a self, key: &'a JobKey) -> Fut<'a, JobPause> {
+        self.store.pause_job(key)
+    }
+
+    fn resume_job<'a>(&'a self, key: &'a JobKey, due: JobTime, now: i64) -> Fut<'a, JobPause> {
+        self.store.resume_job(key, due, now)
     }
 
     fn cancel_job<'a>(&'a self, key: &'a JobKey) -> Fut<'a, bool> {

@@ -136,8 +136,8 @@ fn defaults_of_the_table_are_those_of_the_types() {
         (said.compaction, said.prune, said.history)
     );
     assert_eq!(
-        (built_in.travel, built_in.travel_rule, built_in.budget),
-        (said.travel, said.travel_rule, said.budget)
+        (built_in.travel, built_in.travel_rule, &built_in.budget),
+        (said.travel, said.travel_rule, &said.budget)
     );
     assert_eq!(
         (&built_in.publish, &built_in.identity, &built_in.semantic),

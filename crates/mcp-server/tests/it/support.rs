@@ -13,6 +13,7 @@ pub(crate) fn server() -> GraphServer {
         sealer: Arc::new(Sealer::new([7; 32])),
         directory: PathBuf::from("/"),
         scope: ScopeSetting::All,
+        memory: None,
         version: "1".into(),
         notify: Arc::new(|line| println!("{line}")),
     })

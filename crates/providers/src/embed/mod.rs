@@ -1,8 +1,10 @@
 //! Vectors of texts: near to each other where the texts mean the like.
 
+mod bpe;
 mod endpoint;
 mod safetensors;
 mod static_model;
+mod tokenizer;
 mod wordpiece;
 
 use std::path::{Path, PathBuf};

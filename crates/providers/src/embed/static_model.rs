@@ -11,7 +11,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::safetensors::{Kind, Tensor, Tensors};
-use super::wordpiece::WordPiece;
+use super::tokenizer::Tokenizer;
 use super::{Embedder, Embeddings, MAX_DIMENSIONS};
 
 /// Bytes of `tokenizer.json` at most.
@@ -35,7 +35,7 @@ pub struct StaticModelError {
 #[derive(Debug)]
 pub struct StaticModel {
     path: PathBuf,
-    tokenizer: WordPiece,
+    tokenizer: Tokenizer,
     tensors: Tensors,
     rows: Tensor,
     width: usize,
@@ -61,7 +61,7 @@ impl StaticModel {
         let config: Value = serde_json::from_slice(&config)
             .map_err(|error| wrong("config.json")(format!("it is not JSON ({error})")))?;
         let json = read(path, "tokenizer.json", MAX_TOKENIZER).map_err(wrong("tokenizer.json"))?;
-        let tokenizer = WordPiece::read(&json).map_err(wrong("tokenizer.json"))?;
+        let tokenizer = Tokenizer::read(&json).map_err(wrong("tokenizer.json"))?;
         let name = "model.safetensors";
         let tensors = open(path, name).and_then(Tensors::open).map_err(wrong(name))?;
         let (rows, width) = matrix(&tensors).map_err(wrong(name))?;
@@ -125,18 +125,33 @@ impl StaticModel {
         Ok(())
     }
 
-    /// The vector of a text: zero when no piece of it is known.
-    fn vector(&self, text: &str) -> Result<Vec<f32>, ModelError> {
+    /// How many numbers a vector has.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The sum of the rows of a word's pieces: a vector that is neither scaled nor a mean.
+    ///
+    /// # Errors
+    /// `InvalidRequest` where the file of the model is damaged.
+    pub fn word(&self, word: &str) -> Result<Vec<f32>, ModelError> {
+        let (sum, _) = self.sum(word)?;
+        #[expect(clippy::cast_possible_truncation, reason = "less exact is enough")]
+        Ok(sum.iter().map(|number| *number as f32).collect())
+    }
+
+    fn damaged(&self, problem: &str) -> ModelError {
+        let path = self.path.display();
+        ModelError::new(
+            ModelErrorKind::InvalidRequest,
+            format!("{path} cannot be used: {problem}. Download the model again, or correct search.semantic.path."),
+        )
+    }
+
+    /// The sum of the rows of a text's pieces, and how many there are.
+    fn sum(&self, text: &str) -> Result<(Vec<f64>, usize), ModelError> {
         let pieces = self.tokenizer.pieces(text, MOST_PIECES);
-        let damaged = |problem: String| {
-            let path = self.path.display();
-            ModelError::new(
-                ModelErrorKind::InvalidRequest,
-                format!(
-                    "{path} cannot be used: {problem}. Download the model again, or correct search.semantic.path."
-                ),
-            )
-        };
         let mut sum = vec![0.0_f64; self.width];
         for piece in &pieces {
             let place = usize::try_from(*piece).unwrap_or(usize::MAX);
@@ -148,19 +163,25 @@ impl StaticModel {
             let numbers = self
                 .tensors
                 .numbers(&self.rows, row * self.width as u64, self.width)
-                .map_err(|error| damaged(error.to_string()))?;
+                .map_err(|error| self.damaged(&error.to_string()))?;
             for (sum, number) in sum.iter_mut().zip(&numbers) {
                 *sum += number * weight;
             }
         }
+        Ok((sum, pieces.len()))
+    }
+
+    /// The vector of a text: zero when no piece of it is known.
+    fn vector(&self, text: &str) -> Result<Vec<f32>, ModelError> {
+        let (mut sum, count) = self.sum(text)?;
         #[expect(clippy::cast_precision_loss, reason = "at most 512")]
-        let count = pieces.len().max(1) as f64;
+        let count = count.max(1) as f64;
         for number in &mut sum {
             *number /= count;
         }
         let length = sum.iter().map(|number| number * number).sum::<f64>().sqrt();
         if !length.is_finite() {
-            return Err(damaged("a row has a number that is not finite".into()));
+            return Err(self.damaged("a row has a number that is not finite"));
         }
         let scale = if self.normalize && length > 0.0 { length } else { 1.0 };
         #[expect(
@@ -171,7 +192,7 @@ impl StaticModel {
         if vector.iter().all(|number| number.is_finite()) {
             Ok(vector)
         } else {
-            Err(damaged("a row has a number that is not finite".into()))
+            Err(self.damaged("a row has a number that is not finite"))
         }
     }
 }

@@ -232,6 +232,7 @@ impl<'a> Indexer<'a> {
             if let Some(node) = rows::node(row)? {
                 let seq = row.get(9)?;
                 super::search::placed_late(self.connection, seq)?;
+                super::recall::placed_late(self.connection, seq)?;
                 super::activity::placed_late(self.connection, seq)?;
                 ready.push((seq, node));
                 some = true;

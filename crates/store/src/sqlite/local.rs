@@ -5,10 +5,18 @@ use std::path::Path;
 use quipu_protocol::ChunkId;
 
 use super::{SqliteStore, Writer, places};
-use crate::{Extent, Fut, Graph, Local};
+use crate::{Extent, Fut, Graph, Local, RecallIndex, Vectors};
 
 impl Graph for SqliteStore {
     fn local(&self) -> Option<&dyn Local> {
+        Some(self)
+    }
+
+    fn recall_index(&self) -> Option<&dyn RecallIndex> {
+        Some(self)
+    }
+
+    fn vectors(&self) -> Option<&dyn Vectors> {
         Some(self)
     }
 }

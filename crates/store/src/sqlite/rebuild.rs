@@ -8,7 +8,7 @@ use std::time::Instant;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::failure::Outcome;
-use super::{INDEX_PATIENCE, SqliteStore, activity, index, places, schema, search, vectors};
+use super::{INDEX_PATIENCE, SqliteStore, activity, index, places, recall, schema, search, vectors};
 use crate::{DerivedTables, Durability, RebuildBacklog, RebuildStart, StoreError, Upkeep as _};
 
 /// Under which key of `quipu_meta` it stands.
@@ -33,6 +33,7 @@ fn begin(connection: &Connection, what: DerivedTables) -> Outcome<RebuildStart> 
     match what {
         DerivedTables::Search => {
             search::reset(connection)?;
+            recall::reset(connection)?;
             vectors::reset(connection)?;
         }
         DerivedTables::All => schema::reset_derived(connection)?,

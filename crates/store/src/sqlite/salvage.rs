@@ -575,7 +575,49 @@ fn open_work(
             Ok::<(), Failure>(())
         })?,
     };
-    Ok(inbox && step && jump && jobs(connection, pages, roots, skipped)?)
+    let jobs = jobs(connection, pages, roots, skipped)?;
+    Ok(inbox && step && jump && jobs && dreams(connection, pages, roots, skipped)?)
+}
+
+/// What dreams keep; most stores have none.
+fn dreams(
+    connection: &Connection,
+    pages: &mut Pages<'_>,
+    roots: &HashMap<String, u32>,
+    skipped: &mut u64,
+) -> Outcome<bool> {
+    let mut complete = true;
+    for (table, statement) in super::dreams::CARRY_OVER {
+        let Some(root) = roots.get(table) else { continue };
+        super::dreams::create(connection)?;
+        complete &= pages.table(*root, |row| {
+            let (text, at) = match row.values.as_slice() {
+                [Value::Text(memory), Value::Text(key), Value::Integer(at), Value::Text(json)] => {
+                    (vec![memory, key, json], at)
+                }
+                [Value::Text(memory), Value::Integer(at), Value::Text(json)] => (vec![memory, json], at),
+                _ => {
+                    *skipped += 1;
+                    return Ok(());
+                }
+            };
+            if text
+                .last()
+                .is_some_and(|json| serde_json::from_str::<&serde_json::value::RawValue>(json).is_ok())
+            {
+                let mut statement = connection.prepare_cached(statement)?;
+                for (place, text) in text.iter().enumerate() {
+                    statement.raw_bind_parameter(place + 2, text)?;
+                }
+                statement.raw_bind_parameter(1, at)?;
+                statement.raw_execute()?;
+            } else {
+                *skipped += 1;
+            }
+            Ok::<(), Failure>(())
+        })?;
+    }
+    Ok(complete)
 }
 
 /// Jobs, each as if it waited: who runs one has another file.
@@ -603,7 +645,7 @@ fn jobs(
                 error @ (Value::Text(_) | Value::Null),
                 Value::Text(payload),
             ] => {
-                let state = if state == "failed" { "failed" } else { "waiting" };
+                let state = if state == "failed" || state == "paused" { state.as_str() } else { "waiting" };
                 let span = matches!(span, Value::Integer(_)).then(|| number(span));
                 connection
                     .prepare_cached(

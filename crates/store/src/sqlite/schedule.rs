@@ -8,9 +8,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::failure::{Failure, Outcome};
 use super::{SqliteStore, rows};
 use crate::{
-    ClaimOutcome, Durability, Fence, Fut, JOB_LIMIT, Job, JobClaim, JobKey, JobKind, JobPut, JobRetry,
-    JobState, JobTime, Jobs, LOST_ATTEMPT, NewJob, Owner, RunnerLease, RunnerLeaseOutcome, StoreError,
-    check_job_error,
+    ClaimOutcome, Durability, Fence, Fut, JOB_LIMIT, Job, JobClaim, JobKey, JobKind, JobPause, JobPut,
+    JobRetry, JobState, JobTime, Jobs, LOST_ATTEMPT, NewJob, Owner, RunnerLease, RunnerLeaseOutcome,
+    StoreError, check_job_error,
 };
 
 /// The lease of whoever runs jobs, among those of refs.
@@ -28,6 +28,7 @@ fn when(time: JobTime, now: UnixMs) -> (i64, Option<i64>) {
     let span = match time {
         JobTime::At(_) => None,
         JobTime::After(time) => Some(millis(time)),
+        JobTime::Slot(at) => Some(at.saturating_sub(now).max(0)),
     };
     (time.from_now(now), span)
 }
@@ -39,6 +40,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Job> {
     let state = match owned(3)?.as_str() {
         "waiting" => JobState::Waiting,
         "running" => JobState::Running { owner: Owner(owned(8)?) },
+        "paused" => JobState::Paused,
         _ => JobState::Failed,
     };
     Ok(Job {
@@ -173,8 +175,7 @@ fn claim(
         // The clock was set back: nothing that waits for a while waits longer than that.
         connection
             .prepare_cached(
-                "UPDATE quipu_job SET next = ?1 + span, due = min(due, ?1 + span) \
-                 WHERE state <> 'failed' AND next > ?1 AND span < next - ?1",
+                "UPDATE quipu_job SET next = ?1 + span WHERE state <> 'failed' AND next > ?1 AND span < next - ?1",
             )?
             .execute([now])?;
         return Ok(ClaimOutcome::Nothing);
@@ -267,7 +268,7 @@ fn retry(connection: &Connection, key: &JobKey, now: UnixMs) -> Outcome<JobRetry
     match find(connection, key)?.map(|job| job.state) {
         None => return Ok(JobRetry::Missing),
         Some(JobState::Running { .. }) => return Ok(JobRetry::Running),
-        Some(JobState::Waiting | JobState::Failed) => {}
+        Some(JobState::Waiting | JobState::Failed | JobState::Paused) => {}
     }
     connection
         .prepare_cached(
@@ -275,6 +276,38 @@ fn retry(connection: &Connection, key: &JobKey, now: UnixMs) -> Outcome<JobRetry
         )?
         .execute(params![key.as_str(), now])?;
     Ok(JobRetry::Due)
+}
+
+/// Its time is the end of time: also an earlier version does not claim it.
+fn pause(connection: &Connection, key: &JobKey) -> Outcome<JobPause> {
+    match find(connection, key)?.map(|job| job.state) {
+        None => return Ok(JobPause::Missing),
+        Some(JobState::Paused) => return Ok(JobPause::Unchanged),
+        Some(JobState::Running { .. } | JobState::Waiting | JobState::Failed) => {}
+    }
+    connection
+        .prepare_cached(
+            "UPDATE quipu_job SET state = 'paused', next = ?2, span = NULL, owner = NULL WHERE key = ?1",
+        )?
+        .execute(params![key.as_str(), i64::MAX])?;
+    Ok(JobPause::Changed)
+}
+
+fn resume(connection: &Connection, key: &JobKey, time: JobTime, now: UnixMs) -> Outcome<JobPause> {
+    match find(connection, key)?.map(|job| job.state) {
+        None => return Ok(JobPause::Missing),
+        Some(JobState::Paused) => {}
+        Some(JobState::Running { .. } | JobState::Waiting | JobState::Failed) => {
+            return Ok(JobPause::Unchanged);
+        }
+    }
+    let (due, span) = when(time, now);
+    connection
+        .prepare_cached(
+            "UPDATE quipu_job SET state = 'waiting', due = ?2, next = ?2, span = ?3, attempts = 0 WHERE key = ?1",
+        )?
+        .execute(params![key.as_str(), due, span])?;
+    Ok(JobPause::Changed)
 }
 
 fn kinds(connection: &Connection, now: UnixMs) -> Outcome<Vec<JobKind>> {
@@ -370,6 +403,16 @@ impl Jobs for SqliteStore {
     fn retry_job<'a>(&'a self, key: &'a JobKey, now: UnixMs) -> Fut<'a, JobRetry> {
         let key = key.clone();
         Box::pin(self.work(Durability::Power, move |connection| retry(connection, &key, now)))
+    }
+
+    fn pause_job<'a>(&'a self, key: &'a JobKey) -> Fut<'a, JobPause> {
+        let key = key.clone();
+        Box::pin(self.work(Durability::Power, move |connection| pause(connection, &key)))
+    }
+
+    fn resume_job<'a>(&'a self, key: &'a JobKey, due: JobTime, now: UnixMs) -> Fut<'a, JobPause> {
+        let key = key.clone();
+        Box::pin(self.work(Durability::Power, move |connection| resume(connection, &key, due, now)))
     }
 
     fn cancel_job<'a>(&'a self, key: &'a JobKey) -> Fut<'a, bool> {

@@ -197,6 +197,7 @@ pub(super) fn reset_but_vectors(connection: &Connection) -> Outcome<()> {
     connection.execute_batch(DERIVED)?;
     // Made again when there is something to index.
     super::activity::reset(connection)?;
+    super::recall::reset(connection)?;
     super::search::reset(connection)
 }
 

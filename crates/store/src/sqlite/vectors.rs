@@ -166,7 +166,7 @@ fn keep(connection: &Connection, model: &str, batch: &EmbeddingBatch, bytes: &[V
 }
 
 /// In whole numbers, the largest of which is 127; nothing for a vector without a direction.
-fn packed(vector: &[f32]) -> Vec<u8> {
+pub(super) fn packed(vector: &[f32]) -> Vec<u8> {
     let largest = vector.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
     if !(largest.is_finite() && largest > 0.0) {
         return Vec::new();
@@ -177,7 +177,7 @@ fn packed(vector: &[f32]) -> Vec<u8> {
 }
 
 /// How nearly two directions are the same: 1 for the same, 0 for none.
-fn cosine(a: &[u8], b: &[u8]) -> f64 {
+pub(super) fn cosine(a: &[u8], b: &[u8]) -> f64 {
     let number = |byte: &u8| i32::from(i8::from_le_bytes([*byte]));
     let (mut product, mut of_a, mut of_b) = (0_i32, 0_i32, 0_i32);
     for (a, b) in a.iter().map(number).zip(b.iter().map(number)) {

@@ -27,7 +27,7 @@ use super::index::NodeHint;
 use super::search::{self, Prefetch};
 use super::shared::{SharedMemory, Slot, lock};
 use super::watch::{Names, Watch};
-use super::{SearchIndex, Work, activity, file, index, places};
+use super::{SearchIndex, Work, activity, file, index, places, recall};
 use crate::{Durability, IndexBacklog, StoreError};
 
 /// Pieces of work that may wait for the writer; more callers wait before they queue.
@@ -606,7 +606,10 @@ impl State {
         // Nearly always another process or a search has done it, which needs no lock to be seen.
         let left = self.connection().and_then(|connection| search::unindexed(connection));
         let activity = self.connection().and_then(|connection| activity::behind(connection));
-        if left.is_ok_and(|left| left == IndexBacklog::default()) && activity.is_ok_and(|behind| behind == 0)
+        let recall = self.connection().and_then(|connection| recall::left(connection));
+        if left.is_ok_and(|left| left == IndexBacklog::default())
+            && activity.is_ok_and(|behind| behind == 0)
+            && recall.is_ok_and(|left| left.is_none_or(|left| left == 0))
         {
             return false;
         }
@@ -615,7 +618,8 @@ impl State {
             index::place_first(connection, search::PLACED)?;
             // They cost little beside the text, and are asked for more often.
             Ok(activity::advance(connection, ACTIVITY_STEP)?
-                || search::advance(connection, SEARCH_STEP, &mut Prefetch::default())?)
+                || search::advance(connection, SEARCH_STEP, &mut Prefetch::default())?
+                || recall::advance_quietly(connection)?)
         };
         let (mut job, mut answer) = Work::new(Durability::Process, self.place.clone(), step);
         let result = self.attempt([&mut job].into_iter()).and_then(one);

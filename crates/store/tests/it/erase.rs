@@ -15,9 +15,10 @@ use quipu_protocol::{
 };
 use quipu_store::{
     BOOKMARK, Commit, ContentHolder, ContentQuery, EraseReport, EraseTargets, FoundContent, FoundPlace,
-    InboxItem, JobTime, Jobs as _, KeptReason, LineageEnd, NewChunk, NewJob, Op, OpenJump, OpenOptions,
-    Owner, OwnerDeathCheck, ReadModel as _, RefMove, RefName, SearchQuery, Selection, SelectionError,
-    SqliteStore, Step, StepCall, StepState, Store as _, StoreError, StoreHolder, Upkeep as _, Vectors as _,
+    InboxItem, JobRunChange, JobRuns as _, JobTime, Jobs as _, KeptReason, LineageEnd, NewChunk, NewJob,
+    NewJobRun, Op, OpenJump, OpenOptions, Owner, OwnerDeathCheck, ReadModel as _, RefMove, RefName,
+    SearchQuery, Selection, SelectionError, SqliteStore, Step, StepCall, StepState, Store as _, StoreError,
+    StoreHolder, Upkeep as _, Vectors as _,
 };
 use quipu_transcript::{ERASED, encode};
 
@@ -258,6 +259,14 @@ async fn import_does_not_bring_erased_text_back() {
     assert_eq!(kept[0].as_ref().unwrap().content, format!("\"{ERASED}\""));
 }
 
+/// Keeps what a job did.
+async fn log_run(store: &SqliteStore, key: &str, text: &str, session: Option<&SessionId>) {
+    let run = NewJobRun { key: key.into(), due: T, attempt: 1, target: "none".into(), began: T };
+    let id = store.begin_job_run(run).await.unwrap();
+    let (text, session) = (Some(text.to_owned()), session.cloned());
+    store.change_job_run(id, JobRunChange { text, session, ..JobRunChange::default() }).await.unwrap();
+}
+
 #[tokio::test]
 async fn needle_is_found_in_every_table_and_erased_from_all() {
     let dir = tempfile::tempdir().unwrap();
@@ -312,6 +321,9 @@ async fn needle_is_found_in_every_table_and_erased_from_all() {
         attempt_limit: 1,
     };
     store.put_job(job, T).await.unwrap();
+    log_run(&store, "job", secret, None).await;
+    // One that says nothing of it, but worked in the session.
+    log_run(&store, "other", "fine", Some(&session.id)).await;
 
     let mut places = Vec::new();
     for holder in StoreHolder::all(&store, &nobody()) {
@@ -325,7 +337,7 @@ async fn needle_is_found_in_every_table_and_erased_from_all() {
     }
     places.sort();
     places.dedup();
-    let tables = ["blob", "chunk", "quipu_inbox", "quipu_job", "quipu_x_session", "refs"];
+    let tables = ["blob", "chunk", "quipu_inbox", "quipu_job", "quipu_job_run", "quipu_x_session", "refs"];
     for table in tables {
         assert!(places.iter().any(|place| place == table), "{table}: {places:?}");
     }
@@ -338,6 +350,11 @@ async fn needle_is_found_in_every_table_and_erased_from_all() {
     }
     assert_eq!(store.heads(BOOKMARK).await.unwrap(), []);
     assert_eq!(store.jobs(None, 10).await.unwrap(), []);
+    let kept = store.job_runs(None, None, 10).await.unwrap();
+    assert_eq!(kept.iter().map(|run| run.text.as_str()).collect::<Vec<_>>(), ["fine"]);
+    let of_session = Selection { sessions: vec![session.id.clone()], ..Selection::default() };
+    assert_eq!(erase(&holder(&store, "store.jobs"), of_session).await.count, 1);
+    assert_eq!(store.job_runs(None, None, 10).await.unwrap(), []);
     assert_eq!(store.pending(&session.id).await.unwrap().inbox, []);
     // The call keeps its id and its name, so that its result stands below it.
     let call = text_of(&store, session.nodes[2]).await;

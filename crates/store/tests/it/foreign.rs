@@ -159,7 +159,7 @@ fn derived(path: &Path) -> Vec<(String, Vec<Vec<Value>>)> {
         .prepare(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'quipu_x_%' \
              AND name NOT LIKE 'quipu_x_words%' AND name NOT LIKE 'quipu_x_parts%' \
-             AND name NOT IN ('quipu_x_search', 'quipu_x_late', 'quipu_x_deeds', 'quipu_x_tardy', 'quipu_x_use', \
+             AND name NOT IN ('quipu_x_search', 'quipu_x_late', 'quipu_x_deeds', 'quipu_x_tardy', 'quipu_x_use', 'quipu_x_purpose', \
              'quipu_x_tool', 'quipu_x_touch', 'quipu_x_file', 'quipu_x_state', 'quipu_x_held', 'quipu_x_asked') ORDER BY name",
         )
         .unwrap()

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quipu_store::{
-    ClaimOutcome, JOB_ERROR_LIMIT, JOB_LIMIT, JOB_PAYLOAD_LIMIT, Job, JobClaim, JobKey, JobKind, JobPut,
-    JobRetry, JobState, JobTime, Jobs, LOST_ATTEMPT, NewJob, OpenOptions, Owner, RunnerLease,
+    ClaimOutcome, JOB_ERROR_LIMIT, JOB_LIMIT, JOB_PAYLOAD_LIMIT, Job, JobClaim, JobKey, JobKind, JobPause,
+    JobPut, JobRetry, JobState, JobTime, Jobs, LOST_ATTEMPT, NewJob, OpenOptions, Owner, RunnerLease,
     RunnerLeaseOutcome, SqliteStore, Store as _, StoreError, Upkeep as _, salvage,
 };
 
@@ -51,6 +51,7 @@ pub(crate) async fn conform(jobs: &dyn Jobs) {
     leases_that_run_out(jobs).await;
     cancelled_and_replaced(jobs).await;
     clock_set_back(jobs).await;
+    pauses(jobs).await;
     limits(jobs).await;
     assert_eq!(jobs.jobs(None, 10).await.unwrap(), []);
 }
@@ -264,9 +265,35 @@ async fn clock_set_back(jobs: &dyn Jobs) {
     assert_eq!(claim(jobs, &lease, then + 60_000).await.unwrap().job.key, "held".into());
     assert_eq!(claim(jobs, &lease, then + 60_000).await.unwrap().job.key, "relative".into());
     assert_eq!(claim(jobs, &lease, then + 60_001).await, None, "the other one waits for its time");
-    for key in ["relative", "absolute", "held"] {
+    // One of many times: it is claimed as if it had come, and tells that it is still to come.
+    jobs.put_job(new_job("slot", "a", JobTime::Slot(T + 60_000)), T).await.unwrap();
+    assert_eq!(claim(jobs, &lead(jobs, "me", then + 60_002).await, then + 60_002).await, None);
+    let lease = lead(jobs, "me", then + 120_002).await;
+    let early = claim(jobs, &lease, then + 120_002).await.unwrap().job;
+    assert_eq!((early.key.as_str(), early.due), ("slot", T + 60_000));
+    for key in ["relative", "absolute", "held", "slot"] {
         jobs.cancel_job(&key.into()).await.unwrap();
     }
+    jobs.resign_jobs(&lease).await.unwrap();
+}
+
+async fn pauses(jobs: &dyn Jobs) {
+    assert_eq!(jobs.pause_job(&"z".into()).await.unwrap(), JobPause::Missing);
+    jobs.put_job(new_job("z", "a", JobTime::At(T)), T).await.unwrap();
+    let lease = lead(jobs, "me", T + 90_000).await;
+    let held = claim(jobs, &lease, T + 90_000).await.expect("it is due");
+    assert_eq!(jobs.pause_job(&"z".into()).await.unwrap(), JobPause::Changed);
+    assert_eq!(jobs.pause_job(&"z".into()).await.unwrap(), JobPause::Unchanged);
+    assert_eq!(jobs.finish_job(&held, None, T + 90_000).await, Err(lost("z")), "it was lost");
+    assert_eq!(claim(jobs, &lease, T + 90_500).await, None);
+    let paused = job(jobs, "z").await;
+    assert_eq!((paused.state, paused.next), (JobState::Paused, i64::MAX));
+    let resumed = jobs.resume_job(&"z".into(), JobTime::At(T + 90_600), T + 90_500).await.unwrap();
+    assert_eq!(resumed, JobPause::Changed);
+    assert_eq!(claim(jobs, &lease, T + 90_599).await, None);
+    let held = claim(jobs, &lease, T + 90_600).await.expect("it is due again");
+    assert_eq!(held.job.attempts, 1);
+    jobs.finish_job(&held, None, T + 90_600).await.unwrap();
     jobs.resign_jobs(&lease).await.unwrap();
 }
 
@@ -422,6 +449,13 @@ enum JobEvent {
     Retry {
         key: u8,
     },
+    Pause {
+        key: u8,
+    },
+    Resume {
+        key: u8,
+        due: i64,
+    },
     /// Time goes on, or back.
     Clock {
         by: i64,
@@ -441,6 +475,8 @@ fn happening() -> impl Strategy<Value = JobEvent> {
             .prop_map(|(claim, what, time)| JobEvent::Say { claim, what, time }),
         1 => (0..5_u8).prop_map(|key| JobEvent::Cancel { key }),
         1 => (0..5_u8).prop_map(|key| JobEvent::Retry { key }),
+        1 => (0..5_u8).prop_map(|key| JobEvent::Pause { key }),
+        2 => (0..5_u8, 0..3_000_i64).prop_map(|(key, due)| JobEvent::Resume { key, due }),
         6 => (0..2_000_i64).prop_map(|by| JobEvent::Clock { by }),
         1 => (-5_000..0_i64).prop_map(|by| JobEvent::Clock { by }),
         1 => Just(JobEvent::Reopen),
@@ -487,7 +523,11 @@ async fn happen(
     match what.clone() {
         JobEvent::Put { key, payload, relative, due, limit } => {
             let time = Duration::from_millis(due.unsigned_abs());
-            let due = if relative { JobTime::After(time) } else { JobTime::At(*now + due) };
+            let due = match (relative, due % 2) {
+                (true, _) => JobTime::After(time),
+                (false, 0) => JobTime::At(*now + due),
+                (false, _) => JobTime::Slot(*now + due),
+            };
             let payload = payload.to_string();
             let new = NewJob { key: name(key), kind: "a".into(), payload, due, attempt_limit: limit };
             let put = jobs.put_job(new, *now).await.unwrap();
@@ -571,6 +611,20 @@ async fn happen(
                 laws.attempts.get_mut(&name(key)).expect("it was put").0 = 0;
             }
             format!("{retried:?}")
+        }
+        JobEvent::Pause { key } => {
+            let paused = jobs.pause_job(&name(key)).await.unwrap();
+            if paused == JobPause::Changed {
+                laws.holders.remove(&name(key));
+            }
+            format!("{paused:?}")
+        }
+        JobEvent::Resume { key, due } => {
+            let resumed = jobs.resume_job(&name(key), JobTime::At(*now + due), *now).await.unwrap();
+            if resumed == JobPause::Changed {
+                laws.attempts.get_mut(&name(key)).expect("it was put").0 = 0;
+            }
+            format!("{resumed:?}")
         }
         JobEvent::Clock { by } => {
             *now += by;

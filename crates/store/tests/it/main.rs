@@ -10,6 +10,8 @@ mod conformance;
 #[cfg(test)]
 mod cost;
 #[cfg(test)]
+mod dreams;
+#[cfg(test)]
 mod erase;
 #[cfg(test)]
 mod erase_structure;
@@ -17,6 +19,8 @@ mod erase_structure;
 mod faults;
 #[cfg(test)]
 mod foreign;
+#[cfg(test)]
+mod job_runs;
 #[cfg(test)]
 mod jobs;
 #[cfg(test)]
@@ -27,6 +31,8 @@ mod memory_jobs;
 mod model;
 #[cfg(test)]
 mod processes;
+#[cfg(test)]
+mod recall;
 #[cfg(test)]
 mod retain;
 #[cfg(test)]

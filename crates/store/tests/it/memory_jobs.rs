@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use quipu_protocol::UnixMs;
 use quipu_store::{
-    ClaimOutcome, Fence, Fut, JOB_LIMIT, Job, JobClaim, JobKey, JobKind, JobPut, JobRetry, JobState, JobTime,
-    Jobs, LOST_ATTEMPT, NewJob, Owner, RunnerLease, RunnerLeaseOutcome, StoreError, check_job_error,
+    ClaimOutcome, Fence, Fut, JOB_LIMIT, Job, JobClaim, JobKey, JobKind, JobPause, JobPut, JobRetry,
+    JobState, JobTime, Jobs, LOST_ATTEMPT, NewJob, Owner, RunnerLease, RunnerLeaseOutcome, StoreError,
+    check_job_error,
 };
 
 use crate::memory::{MemoryStore, answer};
@@ -31,6 +32,7 @@ impl Row {
         (self.job.next, self.span) = match time {
             JobTime::At(at) => (at, None),
             JobTime::After(time) => (now + millis(time), Some(millis(time))),
+            JobTime::Slot(at) => (at, Some((at - now).max(0))),
         };
     }
 
@@ -115,7 +117,7 @@ impl JobTables {
             for row in self.jobs.values_mut().filter(|row| row.job.state != JobState::Failed) {
                 let latest = row.span.map_or(i64::MAX, |span| now + span);
                 if row.job.next > latest {
-                    (row.job.next, row.job.due) = (latest, row.job.due.min(latest));
+                    row.job.next = latest;
                 }
             }
             return Ok(ClaimOutcome::Nothing);
@@ -224,6 +226,29 @@ impl Jobs for MemoryStore {
                 (row.job.due, row.job.attempts) = (row.job.due.min(now), 0);
                 JobRetry::Due
             }
+        }))
+    }
+
+    fn pause_job<'a>(&'a self, key: &'a JobKey) -> Fut<'a, JobPause> {
+        answer(Ok(match self.jobs().jobs.get_mut(key) {
+            None => JobPause::Missing,
+            Some(row) if row.job.state == JobState::Paused => JobPause::Unchanged,
+            Some(row) => {
+                (row.job.state, row.job.next, row.span) = (JobState::Paused, i64::MAX, None);
+                JobPause::Changed
+            }
+        }))
+    }
+
+    fn resume_job<'a>(&'a self, key: &'a JobKey, due: JobTime, now: UnixMs) -> Fut<'a, JobPause> {
+        answer(Ok(match self.jobs().jobs.get_mut(key) {
+            None => JobPause::Missing,
+            Some(row) if row.job.state == JobState::Paused => {
+                row.waits(due, now);
+                (row.job.due, row.job.attempts) = (row.job.next, 0);
+                JobPause::Changed
+            }
+            Some(_) => JobPause::Unchanged,
         }))
     }
 

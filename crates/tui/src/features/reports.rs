@@ -41,6 +41,13 @@ pub(crate) const USAGE: SlashCommand =
         run(named("usage", words(arguments)), effects);
     })
     .completes();
+pub(crate) const DREAM: SlashCommand = SlashCommand::new(
+    "dream",
+    "[--dry-run|--now]",
+    "show what was recalled often, and promote it",
+    |_, arguments, effects| run(named("dream", words(arguments)), effects),
+)
+.completes();
 pub(crate) const CONTEXT: SlashCommand = SlashCommand::new(
     "context",
     "",
@@ -56,6 +63,13 @@ pub(crate) const SKILLS: SlashCommand =
     SlashCommand::new("skills", "", "list skills, templates and rules files", |_, _, effects| {
         run(named("skills", []), effects);
     });
+pub(crate) const MEMORY: SlashCommand = SlashCommand::new(
+    "memory",
+    "[ACTION]",
+    "show, correct and forget what sessions remember",
+    |_, arguments, effects| run(named("memory", words(arguments)), effects),
+)
+.completes();
 pub(crate) const PERMISSIONS: SlashCommand = SlashCommand::new(
     "permissions",
     "[ACTION]",

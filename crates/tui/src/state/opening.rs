@@ -227,6 +227,13 @@ impl State {
                     row(true, "Use it", "you trust who wrote this project"),
                 ],
             ),
+            Question::Memory => (
+                "Keep a memory for this project?",
+                vec![
+                    row(false, "No memory here", "does not ask again; /memory on switches it on"),
+                    row(true, "Keep one", "notes in Markdown that you own; nothing is paid for them"),
+                ],
+            ),
         };
         let (otherwise, asked) = (open.clone(), question);
         let chosen = move |state: &mut Self, yes, effects: &mut Vec<Effect>| {

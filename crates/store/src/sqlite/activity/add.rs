@@ -51,10 +51,13 @@ struct FileActor {
 /// Calls of an answer, and its row number.
 type Calls = Rc<(i64, Vec<Call>)>;
 
+/// Session, quarter hour, model, whether the calls report their cost, and the purpose.
+type UseKey = (i64, i64, String, bool, String);
+
 /// Sums that are written once for each step: of a model, of a tool.
 #[derive(Default)]
 struct Sums {
-    uses: HashMap<(i64, i64, String, bool), [i64; 6]>,
+    uses: HashMap<UseKey, [i64; 6]>,
     tools: HashMap<(i64, i64, String), [i64; 2]>,
 }
 
@@ -267,22 +270,40 @@ impl<'a> Adder<'a> {
             #[serde(rename = "type")]
             kind: String,
             usage: Option<Usage>,
+            #[serde(rename = "customType")]
+            custom: String,
             data: Data,
         }
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Data {
             usage: Option<Usage>,
+            purpose: String,
         }
         let decoded = self.decode(node, &["quipu", "pi_meta"])?;
         self.states(node, seq, session, None, &decoded.step.files)?;
         let charged = decoded.step.call.is_some();
+        let mut purpose = "compaction".to_owned();
         let usage = match &decoded.entry {
             Entry::Compaction(compaction) => compaction.usage,
             // Most entries say nothing of it: told apart without reading them.
             Entry::Meta(json) if json.get().contains("\"usage\"") => {
-                let SummaryPart { kind, usage, data } = json.read().unwrap_or_default();
+                let SummaryPart { kind, usage, data, .. } = json.read().unwrap_or_default();
+                if kind == "branch_summary" {
+                    purpose = kind.clone();
+                } else if !data.purpose.is_empty() {
+                    purpose = data.purpose;
+                }
                 (charged || kind == "branch_summary").then_some(usage.or(data.usage)).flatten()
+            }
+            Entry::Meta(json) if json.get().contains("\"quipu.parent\"") => {
+                let SummaryPart { custom, data, .. } = json.read().unwrap_or_default();
+                if custom == "quipu.parent" && session != 0 && self.sign > 0 && !data.purpose.is_empty() {
+                    self.connection
+                        .prepare_cached("INSERT OR REPLACE INTO quipu_x_purpose VALUES (?1, ?2)")?
+                        .execute(params![session, data.purpose])?;
+                }
+                None
             }
             Entry::Meta(_) | Entry::Message(_) | Entry::Session(_) | Entry::Epoch(_) => None,
         };
@@ -291,11 +312,24 @@ impl<'a> Adder<'a> {
             Some(call) => model_name(&call.provider, &call.model),
             None => self.model_before(node)?,
         };
-        self.used(session, node, &model, &usage, charged);
+        self.used_for(&purpose, session, node, &model, &usage, charged);
         Ok(())
     }
 
     fn used(&mut self, session: i64, node: &Node, model: &str, usage: &Usage, charged: bool) {
+        self.used_for("", session, node, model, usage, charged);
+    }
+
+    /// `purpose` is empty for what the session is for.
+    fn used_for(
+        &mut self,
+        purpose: &str,
+        session: i64,
+        node: &Node,
+        model: &str,
+        usage: &Usage,
+        charged: bool,
+    ) {
         let cost = nano_dollars(usage.cost.total);
         let tokens = [usage.input, usage.output, usage.cache_read, usage.cache_write];
         let tokens = tokens.map(|count| i64::try_from(count).unwrap_or(MOST).min(MOST));
@@ -303,7 +337,7 @@ impl<'a> Adder<'a> {
             return;
         }
         let slot = node.record.timestamp.div_euclid(SLOT);
-        let key = (session, slot, model.to_owned(), charged || cost > 0);
+        let key = (session, slot, model.to_owned(), charged || cost > 0, purpose.to_owned());
         let sums = self.sums.uses.entry(key).or_default();
         let [input, output, read, write] = tokens;
         for (sum, more) in sums.iter_mut().zip([1, input, output, read, write, cost]) {
@@ -419,17 +453,19 @@ impl<'a> Adder<'a> {
     /// Writes the sums.
     pub(super) fn finish(self) -> Outcome<()> {
         let mut put = self.connection.prepare_cached(
-            "INSERT INTO quipu_x_use VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
-             ON CONFLICT (session, slot, model, priced) DO UPDATE SET calls = calls + excluded.calls, \
+            "INSERT INTO quipu_x_use VALUES (?1, ?2, ?3, ?4, ?12, ?5, ?6, ?7, ?8, ?9, ?10) \
+             ON CONFLICT (session, slot, model, priced, purpose) DO UPDATE SET calls = calls + excluded.calls, \
              input = min(input + excluded.input, ?11), output = min(output + excluded.output, ?11), \
              cache_read = min(cache_read + excluded.cache_read, ?11), \
              cache_write = min(cache_write + excluded.cache_write, ?11), cost = min(cost + excluded.cost, ?11)",
         )?;
         let mut drop =
             self.connection.prepare_cached("DELETE FROM quipu_x_use WHERE session = ?1 AND calls <= 0")?;
-        for ((session, slot, model, priced), [calls, input, output, read, write, cost]) in self.sums.uses {
+        for ((session, slot, model, priced, purpose), [calls, input, output, read, write, cost]) in
+            self.sums.uses
+        {
             put.execute(params![
-                session, slot, model, priced, calls, input, output, read, write, cost, MOST
+                session, slot, model, priced, calls, input, output, read, write, cost, MOST, purpose
             ])?;
             if calls <= 0 {
                 drop.execute([session])?;

@@ -36,7 +36,11 @@ pub(in crate::sqlite) fn usage(
     let until = query.until.map_or(i64::MAX, |at| at.saturating_add(SLOT - 1).div_euclid(SLOT));
     let mut sums: Vec<UsageSum> = statement.query_map([since, until], sum)?.collect::<Result<_, _>>()?;
     // Tools are counted without the model that called them.
-    let key = if query.by == UsageGrouping::Model { ONLY_MODEL } else { key };
+    let key = match query.by {
+        UsageGrouping::Model => ONLY_MODEL,
+        UsageGrouping::Purpose => "coalesce(p.purpose, 'answer')",
+        UsageGrouping::Time | UsageGrouping::Project | UsageGrouping::Agent | UsageGrouping::Session => key,
+    };
     let mut statement = connection.prepare_cached(&format!(
         "SELECT {key} AS key, sum(u.calls) FROM quipu_x_tool u {join} WHERE u.tool = ?3 AND u.slot >= ?1 AND u.slot < ?2 GROUP BY key"
     ))?;
@@ -67,6 +71,10 @@ fn grouping(by: UsageGrouping) -> (&'static str, &'static str) {
         UsageGrouping::Project => ("coalesce(s.project, '')", SESSIONS),
         UsageGrouping::Agent => ("coalesce(s.agent, '')", SESSIONS),
         UsageGrouping::Session => ("coalesce(s.id, '')", SESSIONS),
+        UsageGrouping::Purpose => (
+            "CASE WHEN u.purpose <> '' THEN u.purpose ELSE coalesce(p.purpose, 'answer') END",
+            "LEFT JOIN quipu_x_purpose p ON p.session = u.session",
+        ),
     }
 }
 

@@ -14,7 +14,8 @@ pub(super) use self::states::file_steps;
 use super::failure::Outcome;
 use super::{places, rows};
 
-/// `quipu_x_use`, `quipu_x_tool`: sums by quarter hours. `quipu_x_touch`: files by session. `quipu_x_file`: changes by
+/// `quipu_x_use`, `quipu_x_tool`: sums by quarter hours; `purpose` is empty for answers, which have that of their session.
+/// `quipu_x_purpose`: what sessions were begun for by a runner. `quipu_x_touch`: files by session. `quipu_x_file`: changes by
 /// file, `seq` that of the answer (`call` which of its calls, or -1), `states` that of the node which says how the file was
 /// before and after. `quipu_x_state`: files before and after steps, those that put files back included; `seq` that of the
 /// node which says so. `quipu_x_held`: which of these hold a content. `quipu_x_tardy`: nodes that got their place after the
@@ -25,8 +26,9 @@ CREATE TABLE IF NOT EXISTS quipu_x_deeds (one INTEGER PRIMARY KEY CHECK (one = 1
 INSERT OR IGNORE INTO quipu_x_deeds VALUES (1, 0);
 CREATE TABLE IF NOT EXISTS quipu_x_tardy (seq INTEGER PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS quipu_x_use (session INTEGER NOT NULL, slot INTEGER NOT NULL, model TEXT NOT NULL, priced INTEGER NOT NULL,
-  calls INTEGER NOT NULL, input INTEGER NOT NULL, output INTEGER NOT NULL, cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL,
-  cost INTEGER NOT NULL, PRIMARY KEY (session, slot, model, priced)) WITHOUT ROWID;
+  purpose TEXT NOT NULL, calls INTEGER NOT NULL, input INTEGER NOT NULL, output INTEGER NOT NULL, cache_read INTEGER NOT NULL,
+  cache_write INTEGER NOT NULL, cost INTEGER NOT NULL, PRIMARY KEY (session, slot, model, priced, purpose)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS quipu_x_purpose (session INTEGER PRIMARY KEY, purpose TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS quipu_x_tool (session INTEGER NOT NULL, slot INTEGER NOT NULL, tool TEXT NOT NULL, calls INTEGER NOT NULL,
   failed INTEGER NOT NULL, PRIMARY KEY (session, slot, tool)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS quipu_x_touch (session INTEGER NOT NULL, path TEXT NOT NULL, deed INTEGER NOT NULL, times INTEGER NOT NULL,
@@ -42,10 +44,11 @@ CREATE TABLE IF NOT EXISTS quipu_x_held (content BLOB NOT NULL, path TEXT NOT NU
 CREATE TABLE IF NOT EXISTS quipu_x_asked (session INTEGER NOT NULL, at INTEGER NOT NULL, seq INTEGER NOT NULL,
   PRIMARY KEY (session, at, seq)) WITHOUT ROWID;
 ";
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "quipu_x_deeds",
     "quipu_x_tardy",
     "quipu_x_use",
+    "quipu_x_purpose",
     "quipu_x_tool",
     "quipu_x_touch",
     "quipu_x_file",
@@ -68,7 +71,8 @@ pub(super) fn number(kind: FileOpKind) -> i64 {
 pub(super) fn exists(connection: &Connection) -> Outcome<bool> {
     let mut statement = connection.prepare_cached(
         "SELECT 1 FROM sqlite_master WHERE name = 'quipu_x_file' AND instr(sql, 'states INTEGER') > 0 \
-         AND EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'quipu_x_held')",
+         AND EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'quipu_x_held') \
+         AND EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'quipu_x_purpose')",
     )?;
     Ok(statement.exists([])?)
 }

@@ -6,7 +6,7 @@ use quipu_protocol::NodeId;
 use rusqlite::{Connection, params};
 
 use super::super::failure::Outcome;
-use super::super::{SqliteStore, file, rows, shrink};
+use super::super::{SqliteStore, dreams, file, job_runs, recall, rows, shrink};
 use super::{rewrite, scope, scrub, seek};
 use crate::{
     ContentHolder, ContentQuery, EraseReport, EraseTargets, FoundContent, FoundPage, FoundPlace, HolderError,
@@ -22,6 +22,8 @@ enum Part {
     /// Nodes, texts, bytes, what sessions left open, the action log.
     Graph,
     Jobs,
+    /// What dreams keep: recalled texts, progress, promotions.
+    Dreams,
     /// The indexes of the search by words.
     Search,
     /// The vectors.
@@ -44,12 +46,14 @@ const ACTIVITY: [(&str, &str); 7] = [
 ];
 
 impl Part {
-    const ALL: [Self; 5] = [Self::Graph, Self::Jobs, Self::Search, Self::Semantic, Self::Activity];
+    const ALL: [Self; 6] =
+        [Self::Graph, Self::Jobs, Self::Dreams, Self::Search, Self::Semantic, Self::Activity];
 
     fn name(self) -> &'static str {
         match self {
             Self::Graph => "store.graph",
             Self::Jobs => "store.jobs",
+            Self::Dreams => "store.dreams",
             Self::Search => "store.search",
             Self::Semantic => "store.semantic",
             Self::Activity => "store.activity",
@@ -65,7 +69,16 @@ impl Part {
         };
         if begins(&["quipu_job"]) {
             Self::Jobs
-        } else if begins(&["quipu_x_search", "quipu_x_late", "quipu_x_words", "quipu_x_parts"]) {
+        } else if begins(&["quipu_recall", "quipu_dream", "quipu_promotion"]) {
+            Self::Dreams
+        } else if begins(&[
+            "quipu_x_search",
+            "quipu_x_late",
+            "quipu_x_words",
+            "quipu_x_parts",
+            "quipu_x_recall",
+            "quipu_x_note",
+        ]) {
             Self::Search
         } else if begins(&["quipu_x_meaning", "quipu_x_vector"]) {
             Self::Semantic
@@ -78,7 +91,7 @@ impl Part {
 
     fn derived(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Graph | Self::Jobs => &[],
+            Self::Graph | Self::Jobs | Self::Dreams => &[],
             Self::Search => &SEARCH,
             Self::Semantic => &SEMANTIC,
             Self::Activity => &ACTIVITY,
@@ -109,6 +122,7 @@ impl StoreHolder {
         let work = move |connection: &Connection| match part {
             Part::Graph => seek::find(connection, &query, &needles),
             Part::Jobs => find_jobs(connection, &query, &needles),
+            Part::Dreams => find_dreams(connection, &query, &needles),
             Part::Search | Part::Semantic | Part::Activity => {
                 find_derived(connection, part, &query, &needles)
             }
@@ -133,6 +147,7 @@ impl StoreHolder {
                 let erased = match part {
                     Part::Graph => rewrite::erase(connection, &targets, &needles, &*is_dead)?,
                     Part::Jobs => erase_jobs(connection, &targets, &needles)?,
+                    Part::Dreams => erase_dreams(connection, &targets, &needles)?,
                     Part::Search | Part::Semantic | Part::Activity => {
                         erase_derived(connection, part, &targets, &needles)?
                     }
@@ -234,14 +249,15 @@ fn find_jobs(connection: &Connection, query: &ContentQuery, needles: &Needles) -
     for job in jobs(connection, needles)? {
         let content = FoundContent { place: job.place(), bytes: job.bytes };
         if !page.push(&format!("{:020}", job.row), content) {
-            break;
+            return Ok(page);
         }
     }
+    job_runs::find(connection, query, needles, &mut page)?;
     Ok(page)
 }
 
 /// A job is its payload: it goes as a whole.
-fn erase_jobs(connection: &Connection, _: &EraseTargets, needles: &Needles) -> Outcome<EraseReport> {
+fn erase_jobs(connection: &Connection, targets: &EraseTargets, needles: &Needles) -> Outcome<EraseReport> {
     let mut erased = EraseReport::default();
     for job in jobs(connection, needles)? {
         if job.runs {
@@ -251,7 +267,69 @@ fn erase_jobs(connection: &Connection, _: &EraseTargets, needles: &Needles) -> O
         connection.execute("DELETE FROM quipu_job WHERE rowid = ?1", [job.row])?;
         erased.add(job.bytes);
     }
+    job_runs::erase(connection, &targets.selection, needles, &mut erased)?;
     Ok(erased)
+}
+
+/// A row of a dream that holds what is looked for.
+struct DreamRow {
+    table: &'static str,
+    column: &'static str,
+    memory: String,
+    key: String,
+    bytes: u64,
+}
+
+fn dream_rows(connection: &Connection, selection: &Selection, needles: &Needles) -> Outcome<Vec<DreamRow>> {
+    let mut found = Vec::new();
+    if !dreams::exist(connection)? || (needles.is_empty() && selection.nodes.is_empty()) {
+        return Ok(found);
+    }
+    // A row names a node as text.
+    let nodes: Vec<String> = selection.nodes.iter().map(ToString::to_string).collect();
+    for (table, column, content) in dreams::CONTENT {
+        let mut statement =
+            connection.prepare(&format!("SELECT memory, {column}, {content} FROM {table} ORDER BY 1, 2"))?;
+        let mut all = statement.query([])?;
+        while let Some(row) = all.next()? {
+            let owned = |at| rows::text(row, at).map(|text| text.unwrap_or_default().into_owned());
+            let (memory, key, text) = (owned(0)?, owned(1)?, owned(2)?);
+            if needles.are_in(text.as_bytes()) || nodes.iter().any(|node| text.contains(node.as_str())) {
+                found.push(DreamRow { table, column, memory, key, bytes: text.len() as u64 });
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn find_dreams(connection: &Connection, query: &ContentQuery, needles: &Needles) -> Outcome<FoundPage> {
+    let mut page = FoundPage::begin(query);
+    let mut rows = dream_rows(connection, &query.selection, needles)?;
+    rows.sort_by_cached_key(DreamRow::order);
+    for row in rows {
+        let place = FoundPlace::Row { table: row.table.to_owned(), key: row.key.clone() };
+        if !page.push(&row.order(), FoundContent { place, bytes: row.bytes }) {
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// A dream that is under way begins anew without the row of its progress.
+fn erase_dreams(connection: &Connection, targets: &EraseTargets, needles: &Needles) -> Outcome<EraseReport> {
+    let mut erased = EraseReport::default();
+    for row in dream_rows(connection, &targets.selection, needles)? {
+        let statement = format!("DELETE FROM {} WHERE memory = ?1 AND {} = ?2", row.table, row.column);
+        connection.execute(&statement, [&row.memory, &row.key])?;
+        erased.add(row.bytes);
+    }
+    Ok(erased)
+}
+
+impl DreamRow {
+    fn order(&self) -> String {
+        format!("{}\n{}\n{}", self.table, self.memory, self.key)
+    }
 }
 
 fn exists(connection: &Connection, table: &str) -> Outcome<bool> {
@@ -305,6 +383,10 @@ fn erase_derived(
 ) -> Outcome<EraseReport> {
     let mut erased = EraseReport::default();
     let wanted = wanted(connection, &targets.selection, needles)?;
+    if part == Part::Search && !wanted.is_empty() {
+        // The index for questions has no row of a node: it is made anew when the next one is asked.
+        recall::reset(connection)?;
+    }
     for (table, column) in part.derived() {
         if !exists(connection, table)? {
             continue;

@@ -121,6 +121,16 @@ pub(in crate::sqlite) fn near(
     Ok((search.hits(false)?, cut))
 }
 
+/// Whether a node is in a session that was not removed, or that one which goes on from it needs.
+pub(in crate::sqlite) fn stands(
+    connection: &Connection,
+    session: Option<i64>,
+    node: &NodeId,
+) -> Outcome<bool> {
+    let query = SearchQuery { sessions: Sessions::Standing, ..SearchQuery::default() };
+    Search::new(connection, &query, &[], &[]).is_standing(session, node)
+}
+
 /// What the tags and paths of a node must be; `None` when none can be so.
 fn scope(connection: &Connection, query: &SearchQuery) -> Outcome<Option<Vec<String>>> {
     let mut scope = Vec::new();

@@ -13,7 +13,7 @@ mod text;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use sha2::{Digest as _, Sha256};
 
-pub(super) use self::find::{allowed, find, near};
+pub(super) use self::find::{allowed, find, near, stands};
 pub(super) use self::prefetch::Prefetch;
 use self::text::Document;
 pub(super) use self::text::Reader;
@@ -42,6 +42,8 @@ FROM nodes n LEFT JOIN quipu_x_node x ON x.seq = n.rowid
 WHERE n.rowid > ?1 AND n.rowid <= ?2 ORDER BY n.rowid LIMIT ?3";
 /// Nodes that get their places before a step.
 pub(super) const PLACED: usize = 2_000;
+/// Words of an excerpt's text that are looked at.
+const EXCERPT_PLACES: usize = 500;
 /// Of those that were placed late, which are removed from the index first.
 const STEP_LATE: usize = 200;
 
@@ -241,6 +243,26 @@ fn add_late(connection: &Connection, reader: &mut Reader<'_>) -> Outcome<bool> {
         }
     }
     Ok(more)
+}
+
+/// The words of a text, folded; of scripts that write no spaces, each character.
+pub(super) fn words(text: &str) -> impl Iterator<Item = std::borrow::Cow<'_, str>> {
+    mark::tokens(text).map(|(_, word)| word)
+}
+
+/// The piece of a text that has most of these words, which `fold` makes of the words of the text.
+pub(super) fn excerpt_of(text: &str, words: &[String], fold: &dyn Fn(&str) -> String) -> String {
+    let places: Vec<mark::Place> = mark::tokens(text)
+        .filter_map(|(range, word)| {
+            let word = fold(&word);
+            let term = words.iter().position(|wanted| *wanted == word)?;
+            Some(mark::Place { range, term })
+        })
+        .take(EXCERPT_PLACES)
+        .collect();
+    let crate::Excerpt { text, cut_before, cut_after, marks: _ } = mark::excerpt(text, &places);
+    let [before, after] = [cut_before, cut_after].map(|cut| if cut { "…" } else { "" });
+    format!("{before}{text}{after}")
 }
 
 /// A word that stands for a property of a node, and that no text has by chance.

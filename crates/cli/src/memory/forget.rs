@@ -1,0 +1,148 @@
+//! `quipu memory forget`: what has these words goes from files, from what is derived of them and from every search.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+
+use quipu_host::holders::EraseTargets;
+use quipu_memory::Forgotten;
+use quipu_memory::notes::{FoundLine, Notebook};
+use quipu_protocol::NodeId;
+use quipu_store::{Order, SearchQuery, Sessions};
+use serde_json::json;
+
+use super::{ForgetArgs, OpenMemories, open};
+use crate::confirm::confirm;
+use crate::exit::Failure;
+use crate::home::holders;
+use crate::print::{note, printable};
+
+/// Nodes that are hidden at once.
+const NODES: usize = 1_000;
+/// Nodes that are shown.
+const SHOWN: usize = 10;
+/// Holders of what is derived of memories begin with this, or with it behind `store.`.
+const DERIVED: &str = "memory";
+/// The shortest text that holders look for.
+const NEEDLE: usize = 4;
+
+pub(super) async fn forget(args: &ForgetArgs) -> Result<(), Failure> {
+    let open = open(&args.out.store).await?;
+    let words = args.words.join(" ");
+    let mut lines: Vec<(&Notebook, Vec<FoundLine>)> = Vec::new();
+    for book in &open.books {
+        book.observe().await.map_err(quipu_host::Failure::from)?;
+        lines.push((book, book.find_lines(&words)));
+    }
+    let (nodes, more) = nodes(&open, &words).await?;
+    let count: usize = lines.iter().map(|(_, lines)| lines.len()).sum();
+    let mut stdout = crate::console::stdout();
+    for (book, lines) in &lines {
+        for line in lines {
+            let FoundLine { name, line, text } = line;
+            if args.out.json {
+                let row =
+                    json!({ "type": "line", "memory": book.place().id, "path": name.as_str(), "line": line, "text": text });
+                writeln!(stdout, "{row}")?;
+            } else {
+                let shown = printable(&quipu_memory::context::visible(text));
+                writeln!(stdout, "{}/{name}#L{line}  {shown}", book.place().id)?;
+            }
+        }
+    }
+    for (node, text) in nodes.iter().take(if args.out.json { NODES } else { SHOWN }) {
+        if args.out.json {
+            writeln!(stdout, "{}", json!({ "type": "node", "node": node.to_string(), "text": text }))?;
+        } else {
+            writeln!(stdout, "node {}  {}", node.short(), printable(text))?;
+        }
+    }
+    if !args.out.json && nodes.len() > SHOWN {
+        writeln!(stdout, "and {} more nodes", nodes.len() - SHOWN)?;
+    }
+    stdout.flush()?;
+    if count == 0 && nodes.is_empty() {
+        note("Nothing has these words.");
+        return Ok(());
+    }
+    if args.dry_run {
+        return Ok(());
+    }
+    if !args.yes {
+        let plan = format!("{count} line(s) and {} node(s)", nodes.len());
+        let question =
+            format!("Forget {plan}? The lines go from their files; no memory search shows the nodes any more.");
+        confirm(&question, &format!("{plan} are forgotten"), "nothing was forgotten")?;
+    }
+    let kept = remove(&open, &lines, nodes.iter().map(|(node, _)| *node)).await?;
+    if args.out.json {
+        let end = json!({ "type": "end", "lines": count, "nodes": nodes.len(), "kept": kept, "more": more });
+        writeln!(stdout, "{end}")?;
+        return Ok(stdout.flush()?);
+    }
+    note(format!("Forgot {count} line(s) and {} node(s).", nodes.len()));
+    for kept in kept {
+        note(format!("Not removed: {kept}"));
+    }
+    if more {
+        note(format!("More than {NODES} nodes have these words; forget them again."));
+    }
+    note("The graph keeps the nodes and the former files until they are erased; `quipu undo` of the memory's session brings lines back.");
+    Ok(())
+}
+
+/// Takes lines out of their files, remembers that nothing of it comes back, and clears what is derived. What could not be
+/// removed, in words.
+async fn remove(
+    open: &OpenMemories,
+    lines: &[(&Notebook, Vec<FoundLine>)],
+    nodes: impl IntoIterator<Item = NodeId>,
+) -> Result<Vec<String>, Failure> {
+    let mut kept = Vec::new();
+    let texts: BTreeSet<&str> = lines.iter().flat_map(|(_, lines)| lines).map(|line| line.text.as_str()).collect();
+    // First, so that nothing is learned again of what goes now.
+    Forgotten::add(&open.memory, texts.iter().copied(), nodes).map_err(quipu_host::Failure::from)?;
+    for (book, lines) in lines {
+        if lines.is_empty() {
+            continue;
+        }
+        if let Err(error) = book.remove_lines(lines, "forget").await {
+            kept.push(error.to_string());
+        }
+    }
+    let holders = holders(&open.home);
+    let names: Vec<String> = holders
+        .names()
+        .into_iter()
+        .filter(|name| name.strip_prefix("store.").unwrap_or(name).starts_with(DERIVED))
+        // The files themselves went line by line, with a node each.
+        .filter(|name| *name != DERIVED)
+        .map(str::to_owned)
+        .collect();
+    for text in texts.iter().map(|text| text.trim()).filter(|text| text.len() >= NEEDLE) {
+        let targets = EraseTargets::of_needle(text, "forgotten by the owner of the memory");
+        for name in &names {
+            match holders.erase_in(name, &targets).await.map(|answer| answer.answer) {
+                None => {}
+                Some(Ok(report)) => kept.extend(report.kept.iter().map(|kept| kept.detail.clone())),
+                Some(Err(fault)) => kept.push(format!("{name}: {fault}")),
+            }
+        }
+    }
+    Ok(kept)
+}
+
+/// Nodes of sessions that have all of the words, and whether there are more.
+async fn nodes(open: &OpenMemories, words: &str) -> Result<(Vec<(NodeId, String)>, bool), Failure> {
+    let forgotten = Forgotten::read(&open.memory).map_err(quipu_host::Failure::from)?;
+    let query = SearchQuery {
+        words: words.to_owned(),
+        sessions: Sessions::All,
+        order: Order::Newest,
+        limit: NODES,
+        ..SearchQuery::default()
+    };
+    let found = open.engine.store().search(query).await?;
+    let more = found.hits.len() >= NODES;
+    let hits = found.hits.into_iter().filter(|hit| !forgotten.hides_node(&hit.node));
+    Ok((hits.map(|hit| (hit.node, hit.excerpt.text)).collect(), more))
+}

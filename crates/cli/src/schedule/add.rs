@@ -1,0 +1,271 @@
+//! `quipu schedule add`.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use quipu_host::jobs::{IMPORT_NOW, ImportWatch};
+use quipu_host::{
+    JobTarget, LISTED_TOOLS, PromptWork, ScheduledJob, ScheduledJobError, ScheduledWork, current_dir, now,
+};
+use quipu_schedule::{Recurrence, ScheduleError, parse_span, parse_time};
+use quipu_store::{JobKey, JobPut, Jobs};
+
+use crate::args::StoreArg;
+use crate::exit::Failure;
+use crate::home::home;
+use crate::print::{note, printable};
+
+/// Names that are tried for a job without one.
+const NAMES: u32 = 10_000;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum NewJobArgs {
+    /// Run a prompt in a session of its own. Prints the key of the job.
+    Prompt(PromptArgs),
+    /// Import what agents wrote, each time that the job is due. Prints the key of the job.
+    Import {
+        /// The agents, by their names in `quipu import`.
+        #[arg(value_name = "AGENT", required = true)]
+        agents: Vec<String>,
+        #[command(flatten)]
+        times: TimeArgs,
+        #[command(flatten)]
+        store: StoreArg,
+    },
+    /// Import the sessions of agents, and then everything new that they write. Prints the keys of the jobs, one for each agent.
+    ImportWatch {
+        /// The agents, by their names in `quipu import`.
+        #[arg(value_name = "AGENT", required = true)]
+        agents: Vec<String>,
+        #[command(flatten)]
+        store: StoreArg,
+    },
+}
+
+/// When a job is due.
+#[derive(Debug, Args)]
+pub(super) struct TimeArgs {
+    /// When the clock shows this: minute, hour, day, month, weekday, such as "0 7 * * 1-5"; or @hourly, @daily, @weekly, @monthly, @yearly.
+    #[arg(long, value_name = "EXPRESSION", group = "when")]
+    cron: Option<String>,
+    /// Again and again: 30m, 2h, 1d.
+    #[arg(long, value_name = "SPAN", group = "when")]
+    every: Option<String>,
+    /// Once: 2026-12-24T18:00, or 18:00 for the next one.
+    #[arg(long, value_name = "TIME", group = "when")]
+    at: Option<String>,
+    /// Once, after this: 20m, 3h.
+    #[arg(long = "in", value_name = "SPAN", group = "when")]
+    after: Option<String>,
+    /// The time zone of --cron and --at, such as Europe/Berlin. Default: that of this machine.
+    #[arg(long, value_name = "ZONE")]
+    zone: Option<String>,
+    /// Begin later by up to this, so that not all jobs begin at once; always by the same time.
+    #[arg(long, value_name = "SPAN")]
+    jitter: Option<String>,
+    /// The key of the job. Default: a number. A job of this key is replaced.
+    #[arg(long, value_name = "KEY")]
+    name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PromptArgs {
+    /// What the model is asked.
+    #[arg(value_name = "PROMPT")]
+    prompt: String,
+    #[command(flatten)]
+    times: TimeArgs,
+    /// The directory of the session. Default: this one.
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// The model. Default: that of a new session.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// US dollars that one run may cost. Without it the job runs only with a model that costs nothing.
+    #[arg(long, value_name = "DOLLARS")]
+    budget: Option<f64>,
+    /// Turns of one run at most.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_turns: Option<u32>,
+    /// The built-in tools that the session has, with commas between them.
+    #[arg(long, value_name = "TOOLS", value_delimiter = ',')]
+    tools: Option<Vec<String>>,
+    /// Where the answer goes: to the next start of the terminal, to the desktop, or nowhere but into the log.
+    #[arg(long, value_name = "WHERE", value_parser = ["terminal", "desktop", "none"], group = "target")]
+    notify: Option<String>,
+    /// Give the answer to this shell command, on its stdin.
+    #[arg(long, value_name = "COMMAND", group = "target")]
+    command: Option<String>,
+    /// Post the answer as JSON to this address.
+    #[arg(long, value_name = "URL", group = "target")]
+    webhook: Option<String>,
+    #[command(flatten)]
+    store: StoreArg,
+}
+
+fn refused(error: ScheduleError) -> Failure {
+    Failure::usage(error)
+}
+
+impl TimeArgs {
+    fn when(&self) -> Result<Recurrence, Failure> {
+        let now = now();
+        let zone = match &self.zone {
+            Some(name) => {
+                jiff::tz::TimeZone::get(name).map_err(|_| refused(ScheduleError::Zone(name.clone())))?
+            }
+            None => jiff::tz::TimeZone::system(),
+        };
+        let soon = |span: &String| {
+            let span = parse_span(span).map_err(refused)?;
+            Ok::<_, Failure>(i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
+        };
+        match (&self.cron, &self.every, &self.at, &self.after) {
+            (Some(expression), ..) => {
+                let name = self.zone.as_deref().or(zone.iana_name()).ok_or_else(|| {
+                    Failure::usage("the time zone of this machine has no name; name one with --zone")
+                })?;
+                Ok(Recurrence::Cron { expression: expression.clone(), zone: name.to_owned() })
+            }
+            (_, Some(every), ..) => {
+                let every_ms = u64::try_from(soon(every)?).unwrap_or(u64::MAX);
+                Ok(Recurrence::Every { every_ms, anchor: now })
+            }
+            (_, _, Some(at), _) => parse_time(at, &zone, now).map(Recurrence::At).map_err(refused),
+            (_, _, _, Some(after)) => Ok(Recurrence::At(now.saturating_add(soon(after)?))),
+            _ => Err(Failure::usage("say when: --cron, --every, --at or --in")),
+        }
+    }
+
+    fn jitter_ms(&self) -> Result<u64, Failure> {
+        let Some(jitter) = &self.jitter else { return Ok(0) };
+        let jitter = parse_span(jitter).map_err(refused)?;
+        if jitter > quipu_schedule::JITTER_MOST {
+            return Err(Failure::usage("--jitter is at most 1h"));
+        }
+        Ok(u64::try_from(jitter.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+impl PromptArgs {
+    fn target(&self) -> Result<JobTarget, Failure> {
+        if let Some(command) = &self.command {
+            return Ok(JobTarget::Command(command.clone()));
+        }
+        if let Some(url) = &self.webhook {
+            return JobTarget::webhook(url).map_err(Failure::usage);
+        }
+        Ok(match self.notify.as_deref() {
+            Some("desktop") => JobTarget::Desktop,
+            Some("none") => JobTarget::Nobody,
+            _ => JobTarget::Terminal,
+        })
+    }
+
+    fn work(&self) -> Result<PromptWork, Failure> {
+        if let Some(unknown) = self.tools.iter().flatten().find(|tool| !LISTED_TOOLS.contains(&tool.as_str()))
+        {
+            return Err(Failure::usage(format!(
+                "--tools: `{}` is not a built-in tool; they are {}",
+                printable(unknown),
+                LISTED_TOOLS.join(", ")
+            )));
+        }
+        let cwd = match &self.cwd {
+            Some(dir) => dir
+                .canonicalize()
+                .ok()
+                .filter(|dir| dir.is_dir())
+                .ok_or_else(|| Failure::usage(format!("--cwd: {} is not a directory", dir.display())))?,
+            None => current_dir()?,
+        };
+        let cwd = cwd.to_str().ok_or_else(|| Failure::usage("the path of the directory is not text"))?;
+        Ok(PromptWork {
+            prompt: self.prompt.clone(),
+            cwd: cwd.to_owned(),
+            model: self.model.clone(),
+            budget: self.budget,
+            max_turns: self.max_turns,
+            tools: self.tools.clone(),
+            by_model: false,
+        })
+    }
+}
+
+pub(super) async fn run(job: &NewJobArgs) -> Result<(), Failure> {
+    match job {
+        NewJobArgs::ImportWatch { agents, store } => watch(agents, store).await,
+        NewJobArgs::Import { agents, times, store } => {
+            for agent in agents {
+                // The names are checked as for a watch.
+                ImportWatch::job(agent).map_err(crate::import::in_words)?;
+            }
+            let work = ScheduledWork::BuiltIn { name: IMPORT_NOW.to_owned(), arguments: agents.clone() };
+            add("import", work, times, JobTarget::Nobody, store).await
+        }
+        NewJobArgs::Prompt(args) => {
+            let (work, target) = (ScheduledWork::Prompt(args.work()?), args.target()?);
+            add("prompt", work, &args.times, target, &args.store).await
+        }
+    }
+}
+
+async fn add(
+    kind: &str,
+    work: ScheduledWork,
+    times: &TimeArgs,
+    target: JobTarget,
+    store: &StoreArg,
+) -> Result<(), Failure> {
+    let scheduled = ScheduledJob { when: times.when()?, jitter_ms: times.jitter_ms()?, work, target };
+    let refused = |error: ScheduledJobError| Failure::usage(error);
+    // Refused before a store is made.
+    scheduled.new_job(JobKey::from(times.name.as_deref().unwrap_or(kind)), now()).map_err(refused)?;
+    let store = home(store)?.store().await?;
+    let key = match &times.name {
+        Some(name) => JobKey::from(name.as_str()),
+        None => free_key(&*store, kind).await?,
+    };
+    let job = scheduled.new_job(key.clone(), now()).map_err(refused)?;
+    let due = job.due.from_now(now());
+    match store.put_job(job, now()).await? {
+        JobPut::Unchanged => note(format!("Job {key} already exists.")),
+        put => {
+            let did = if put == JobPut::Added { "is added" } else { "is changed and starts over" };
+            note(format!("Job {key} {did}. It is due at {}.", quipu_host::iso(due)));
+        }
+    }
+    writeln!(crate::console::stdout(), "{key}")?;
+    Ok(())
+}
+
+async fn free_key(jobs: &dyn Jobs, kind: &str) -> Result<JobKey, Failure> {
+    for number in 1..=NAMES {
+        let key = JobKey::from(format!("{kind}/{number}"));
+        if jobs.job(&key).await?.is_none() {
+            return Ok(key);
+        }
+    }
+    Err(Failure::failed("there are too many jobs; remove some, or name the job with --name"))
+}
+
+async fn watch(agents: &[String], store: &StoreArg) -> Result<(), Failure> {
+    let home = home(store)?;
+    // All names are right, or nothing is added.
+    let jobs = agents.iter().map(|agent| ImportWatch::job(agent));
+    let jobs = jobs.collect::<Result<Vec<_>, _>>().map_err(crate::import::in_words)?;
+    let store = home.store().await?;
+    let mut out = crate::console::stdout();
+    for job in jobs {
+        let key = job.key.clone();
+        let did = match store.put_job(job, now()).await? {
+            JobPut::Added => "is added",
+            JobPut::Replaced => "is changed and starts over",
+            JobPut::Unchanged => "already exists",
+        };
+        note(format!("Job {key} {did}."));
+        writeln!(out, "{key}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Takes in what agents wrote, once each time that it is due.
+
+use futures_util::future::BoxFuture;
+use quipu_archive::Agent;
+use quipu_store::JobRunState;
+
+use super::import_watch::Watcher;
+use super::{BuiltInWork, JobContext, JobError, WorkEnd};
+use crate::Home;
+use crate::import::{ImportError, ImportPlan, ImportRequest, ImportSource, Importer};
+
+/// The name of this work in jobs.
+pub const IMPORT_NOW: &str = "import";
+
+/// Imports the sessions of agents. What is there already is not added again.
+pub(super) struct ImportNow(Home);
+
+impl ImportNow {
+    pub(super) fn new(home: Home) -> Self {
+        Self(home)
+    }
+}
+
+async fn import(home: &Home, agents: &[String], cx: &JobContext) -> Result<WorkEnd, JobError> {
+    for name in agents {
+        let agent = Agent::named(name)
+            .ok_or_else(|| JobError::new(format!("`{name}` is not an agent that this version knows")))?;
+        let source = ImportSource::Agent(agent, None);
+        let request = ImportRequest { source, follows: false, dry_run: false };
+        let plan = ImportPlan::make(request).map_err(|error| {
+            JobError::new(match error {
+                ImportError::Archive(error) => error.to_string(),
+                _ => "HOME is not set, so the agent's files cannot be found".to_owned(),
+            })
+        })?;
+        let mut importer = Importer::open(home, plan).await.map_err(JobError::new)?;
+        importer.run(&Watcher(cx)).await.map_err(JobError::new)?;
+    }
+    Ok(WorkEnd { state: JobRunState::Done, session: None, cost: 0.0, text: String::new() })
+}
+
+impl BuiltInWork for ImportNow {
+    fn name(&self) -> &str {
+        IMPORT_NOW
+    }
+
+    fn run<'a>(
+        &'a self,
+        arguments: &'a [String],
+        cx: &'a JobContext,
+    ) -> BoxFuture<'a, Result<WorkEnd, JobError>> {
+        Box::pin(async move {
+            // In a thread of its own: files are parsed there, and the lease is renewed here meanwhile.
+            let (home, agents, cx) = (self.0.clone(), arguments.to_vec(), cx.clone());
+            let stop = cx.stop().child_token();
+            // Also where this future is dropped.
+            let _stops = stop.clone().drop_guard();
+            let work = move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                runtime.map_err(JobError::new)?.block_on(async {
+                    tokio::select! {
+                        biased;
+                        () = stop.cancelled() => Err(JobError::new("the job was stopped")),
+                        done = import(&home, &agents, &cx) => done,
+                    }
+                })
+            };
+            tokio::task::spawn_blocking(work).await.map_err(JobError::new)?
+        })
+    }
+}

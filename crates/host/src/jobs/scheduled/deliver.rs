@@ -1,0 +1,138 @@
+//! Where what came of a job goes.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use quipu_providers::net::{LocalRoute, client, describe};
+use quipu_store::JobRun;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+
+use crate::Home;
+use crate::jobs::JobError;
+use crate::scheduled_job::{JobTarget, checked_url, host_of};
+
+/// How long a command or a server may take.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Characters of a notification.
+const SHORT: usize = 300;
+/// Bytes of what a command that failed said that are read.
+const ERROR: u64 = 2_000;
+
+/// Tells a target what came of a run.
+pub(super) async fn deliver(home: &Home, target: &JobTarget, run: &JobRun) -> Result<(), JobError> {
+    let told = async {
+        match target {
+            JobTarget::Nobody | JobTarget::Terminal => Ok(()),
+            JobTarget::Desktop => notify(run).await,
+            JobTarget::Command(line) => command(home, line, run).await,
+            JobTarget::Webhook(url) => post(url, run).await,
+        }
+    };
+    let late = |_| JobError::new(format!("the {} took longer than {} s", target.word(), DEADLINE.as_secs()));
+    tokio::time::timeout(DEADLINE, told).await.map_err(late)?
+}
+
+fn title(run: &JobRun) -> String {
+    match run.state {
+        quipu_store::JobRunState::Done => format!("Quipu: {}", run.key),
+        state => format!("Quipu: {} ({})", run.key, state.word()),
+    }
+}
+
+async fn notify(run: &JobRun) -> Result<(), JobError> {
+    let (title, text): (String, String) = (title(run), run.text.chars().take(SHORT).collect());
+    let helpers = crate::helpers();
+    let script = "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run";
+    let command = match helpers.command("notify-send") {
+        Some(mut command) => {
+            command.args(["--app-name=Quipu", "--", &title, &text]);
+            command
+        }
+        None => match helpers.command("osascript") {
+            Some(mut command) => {
+                command.args(["-e", script, &title, &text]);
+                command
+            }
+            None => {
+                return Err(JobError::new(
+                    "neither notify-send nor osascript is installed, so there is no desktop notification",
+                ));
+            }
+        },
+    };
+    run_command(Command::from(command), b"", "the notification").await
+}
+
+async fn command(home: &Home, line: &str, run: &JobRun) -> Result<(), JobError> {
+    let place = if home.dir.is_dir() { home.dir.as_path() } else { std::path::Path::new("/") };
+    let command = crate::helpers().shell(line, place).map_err(JobError::new)?;
+    let mut command = Command::from(command);
+    for name in home.settings().env_keys() {
+        command.env_remove(name);
+    }
+    command.env("QUIPU_JOB", run.key.as_str()).env("QUIPU_JOB_STATE", run.state.word());
+    if let Some(session) = &run.session {
+        command.env("QUIPU_JOB_SESSION", session.as_str());
+    }
+    run_command(command, run.text.as_bytes(), "the command").await
+}
+
+async fn run_command(mut command: Command, input: &[u8], what: &str) -> Result<(), JobError> {
+    let failed = |error: std::io::Error| JobError::new(format!("{what} could not be run: {error}"));
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().map_err(failed)?;
+    let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
+    let give = async {
+        if let Some(mut stdin) = stdin {
+            // One that does not read may be content all the same.
+            drop(stdin.write_all(input).await);
+        }
+    };
+    let listen = async {
+        let mut said = Vec::new();
+        if let Some(mut stderr) = stderr {
+            drop((&mut stderr).take(ERROR).read_to_end(&mut said).await);
+            // It must not wait for somebody to read.
+            drop(tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await);
+        }
+        said
+    };
+    let ((), said, status) = tokio::join!(give, listen, child.wait());
+    let status = status.map_err(failed)?;
+    if status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&said);
+    Err(JobError::new(format!("{what} ended with {status}: {}", crate::one_line(said.trim(), SHORT))))
+}
+
+async fn post(url: &str, run: &JobRun) -> Result<(), JobError> {
+    let url = checked_url(url).map_err(JobError::new)?;
+    let host = host_of(url.as_str());
+    let body = json!({
+        // The same when it is sent once more.
+        "id": format!("{}:{}", run.key, run.due),
+        "job": run.key.as_str(),
+        "due": run.due,
+        "began": run.began,
+        "ended": run.ended,
+        "state": run.state.word(),
+        "session": run.session,
+        "cost": run.cost,
+        "text": run.text,
+    });
+    // It follows no redirect.
+    let client = client(&url, LocalRoute::Direct).map_err(JobError::new)?;
+    let sent = client.post(url).header("content-type", "application/json").body(body.to_string()).send();
+    // The error of the client names the whole address.
+    let answer = sent.await.map_err(|error| {
+        let why = describe(&error.without_url());
+        JobError::new(format!("the webhook at {host} could not be reached: {why}"))
+    })?;
+    if answer.status().is_success() {
+        return Ok(());
+    }
+    Err(JobError::new(format!("the webhook at {host} answered with status {}", answer.status().as_u16())))
+}

@@ -1,0 +1,119 @@
+//! Memories in a home: which are open in a directory, and what a session reads of them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quipu::{Engine, Sealer, SessionOptions};
+use quipu_memory::context::MemorySource;
+use quipu_memory::notes::Notebook;
+use quipu_memory::search::MemoryTools;
+use quipu_memory::{MemoryError, MemoryHome, MemoryKind, MemoryPlace, project_root};
+use quipu_store::Graph;
+
+use crate::{Failure, Home, OpenRequest, Question};
+
+impl From<MemoryError> for Failure {
+    fn from(error: MemoryError) -> Self {
+        match error {
+            MemoryError::Store(error) => error.into(),
+            error @ (MemoryError::Name(_) | MemoryError::ReadOnly(_) | MemoryError::File { .. }) => {
+                Self::request(error)
+            }
+            error => Self::failed(error),
+        }
+    }
+}
+
+/// The memories of a home.
+pub fn memory_home(home: &Home) -> MemoryHome {
+    MemoryHome::new(&home.dir)
+}
+
+/// The memories that are open in a directory: none where memory is off there, or by the settings.
+///
+/// # Errors
+/// Where the file of choices cannot be used.
+pub fn memory_places(home: &Home, cwd: &Path) -> Result<Vec<MemoryPlace>, Failure> {
+    if !home.config().memory.enabled {
+        return Ok(Vec::new());
+    }
+    Ok(memory_home(home).open(cwd)?)
+}
+
+/// The same, to be read and changed.
+///
+/// # Errors
+/// As [`memory_places`].
+pub fn notebooks(
+    home: &Home,
+    store: &Arc<dyn Graph>,
+    sealer: &Arc<Sealer>,
+    cwd: &Path,
+) -> Result<Vec<Notebook>, Failure> {
+    let places = memory_places(home, cwd)?.into_iter();
+    let memory = memory_home(home);
+    Ok(places.map(|place| Notebook::new(&memory, place, store.clone(), sealer.clone())).collect())
+}
+
+/// Whether a session of this request reads memories at all.
+fn is_possible(home: &Home, request: &OpenRequest) -> bool {
+    let config = home.config();
+    let is_open = !request.is_shared || config.memory.shared;
+    // What is recorded or replayed is one conversation.
+    let is_whole = request.record.is_none() && request.replay.is_none();
+    config.memory.enabled && is_open && is_whole && !request.in_memory && !request.no_context_files
+}
+
+/// Asks once in each project, where memory is used in another one.
+pub(crate) fn ask(home: &Home, request: &OpenRequest, cwd: &Path) -> Result<(), Failure> {
+    if !is_possible(home, request) || !home.config().memory.asks {
+        return Ok(());
+    }
+    let memory = memory_home(home);
+    let project = project_root(cwd);
+    let choices = match memory.choices() {
+        Ok(choices) => choices,
+        Err(error) => {
+            home.warn(error.to_string());
+            return Ok(());
+        }
+    };
+    if !choices.is_on_anywhere() || choices.of(project).is_some() {
+        return Ok(());
+    }
+    let text = format!(
+        "Memory is on in other projects. Keep one for {} too? Notes in {}, which you can read, edit and remove.",
+        project.display(),
+        memory.project(project).root.display()
+    );
+    if let Some(on) = request.answer(Question::Memory, &text)? {
+        memory.choose(project, |choice| choice.on = on)?;
+    }
+    Ok(())
+}
+
+/// Lets a new session read the memories that are open where it works.
+pub(crate) fn install(options: &mut SessionOptions, home: &Home, engine: &Engine, request: &OpenRequest) {
+    if !is_possible(home, request) {
+        return;
+    }
+    let books = match notebooks(home, engine.store(), engine.sealer(), &options.cwd) {
+        Ok(books) => books,
+        Err(failure) => return home.warn(failure.message),
+    };
+    if !books.is_empty() {
+        let today = jiff::Zoned::now().date();
+        options.context_sources.push(Arc::new(MemorySource::new(books, today)));
+        match crate::memory_notes(home, engine.store(), engine.sealer(), &options.cwd) {
+            Ok(Some(notes)) => options.tool_sources.push(Arc::new(MemoryTools::new(notes))),
+            Ok(None) => {}
+            Err(failure) => home.warn(failure.message),
+        }
+    }
+}
+
+/// Directories of memories that tools of sessions in `cwd` may read, and never write.
+pub(crate) fn readable(home: &Home, cwd: &Path) -> Vec<PathBuf> {
+    let places = memory_places(home, cwd).unwrap_or_default().into_iter();
+    places.filter(|place| place.kind != MemoryKind::Repository && place.root.is_dir()).map(|place| place.root).collect()
+}

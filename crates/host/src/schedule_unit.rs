@@ -1,0 +1,272 @@
+//! Files with which the system runs jobs by itself: a systemd timer of the user, or an agent of launchd.
+
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Home;
+
+/// The name of the units.
+pub const UNIT: &str = "quipu-schedule";
+/// The name of the agent.
+pub const LABEL: &str = "dev.quipu.schedule";
+/// The record of what was written, in the home of the user.
+const RECORD: &str = "schedule-units.json";
+
+/// What runs jobs by itself on a system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum UnitKind {
+    /// A service and a timer of `systemctl --user`.
+    Systemd,
+    /// A property list of launchd.
+    Launchd,
+}
+
+impl UnitKind {
+    /// That of this system.
+    #[must_use]
+    pub const fn here() -> Self {
+        if cfg!(target_os = "macos") { Self::Launchd } else { Self::Systemd }
+    }
+}
+
+/// A file of a unit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitFile {
+    /// Where it stands.
+    pub path: PathBuf,
+    /// All that is in it.
+    pub content: String,
+}
+
+/// What the units run, and where they stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnitPlan {
+    /// What they are for.
+    pub kind: UnitKind,
+    /// The files.
+    pub files: Vec<UnitFile>,
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitRecord {
+    /// What it is for.
+    pub kind: UnitKind,
+    /// The files as they were written.
+    pub files: Vec<UnitFile>,
+    /// Directories that were made for them, the innermost first.
+    pub directories: Vec<PathBuf>,
+}
+
+/// Why the files cannot be written or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum UnitError {
+    /// HOME is not set.
+    #[error("HOME is not set, so there is no place for the files")]
+    NoHome,
+    /// A path that such a file cannot name.
+    #[error("{} cannot stand in such a file", .0.display())]
+    Path(PathBuf),
+    /// A file of that name is there, and is not ours.
+    #[error("{} exists and was not written by Quipu; move it away first", .0.display())]
+    Foreign(PathBuf),
+    /// A file was changed since it was written.
+    #[error("{} was changed since it was written, so it stays; remove it by hand", .0.display())]
+    Changed(PathBuf),
+    /// A file cannot be read or written.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> UnitError + '_ {
+    |error| UnitError::File { path: path.to_owned(), error }
+}
+
+/// A path as text that needs no other spelling in the file than quotes or escapes.
+fn plain(path: &Path) -> Result<&str, UnitError> {
+    let text = path.to_str().filter(|text| !text.chars().any(char::is_control));
+    text.ok_or_else(|| UnitError::Path(path.to_owned()))
+}
+
+/// What stands between quotes in a file of systemd.
+fn within_quotes(path: &Path) -> Result<String, UnitError> {
+    Ok(plain(path)?.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%"))
+}
+
+/// A word of a command of systemd.
+fn quoted(path: &Path) -> Result<String, UnitError> {
+    Ok(format!("\"{}\"", within_quotes(path)?.replace('$', "$$")))
+}
+
+fn escaped(path: &Path) -> Result<String, UnitError> {
+    Ok(plain(path)?.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"))
+}
+
+impl UnitPlan {
+    /// The files that run `program` each minute, for the jobs of a place.
+    ///
+    /// # Errors
+    /// `NoHome`, `Path`.
+    pub fn of(home: &Home, kind: UnitKind, program: &Path) -> Result<Self, UnitError> {
+        let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let user = path("HOME").ok_or(UnitError::NoHome)?;
+        let store = home.has_named_store().then_some(home.store.as_path());
+        let files = match kind {
+            UnitKind::Systemd => {
+                let base = path("XDG_CONFIG_HOME").unwrap_or_else(|| user.join(".config"));
+                let directory = base.join("systemd/user");
+                let store = match store {
+                    Some(store) => format!(" --store {}", quoted(store)?),
+                    None => String::new(),
+                };
+                let (program, place) = (quoted(program)?, within_quotes(&home.dir)?);
+                let service = format!(
+                    "[Unit]\nDescription=Jobs of Quipu that are due\n\n[Service]\nType=oneshot\n\
+                     Environment=\"QUIPU_HOME={place}\"\nExecStart={program} schedule run --once{store}\n"
+                );
+                let timer = "[Unit]\nDescription=Looks each minute for jobs of Quipu that are due\n\n[Timer]\n\
+                     OnCalendar=*-*-* *:*:00\nAccuracySec=1s\nPersistent=true\n\n[Install]\nWantedBy=timers.target\n";
+                vec![
+                    UnitFile { path: directory.join(format!("{UNIT}.service")), content: service },
+                    UnitFile { path: directory.join(format!("{UNIT}.timer")), content: timer.to_owned() },
+                ]
+            }
+            UnitKind::Launchd => {
+                let store = match store {
+                    Some(store) => {
+                        format!("\n    <string>--store</string>\n    <string>{}</string>", escaped(store)?)
+                    }
+                    None => String::new(),
+                };
+                let (program, place) = (escaped(program)?, escaped(&home.dir)?);
+                let content = format!(
+                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+                     <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
+                     <plist version=\"1.0\">\n<dict>\n  <key>Label</key>\n  <string>{LABEL}</string>\n\
+                     \x20 <key>ProgramArguments</key>\n  <array>\n    <string>{program}</string>\n\
+                     \x20   <string>schedule</string>\n    <string>run</string>\n    <string>--once</string>{store}\n  </array>\n\
+                     \x20 <key>EnvironmentVariables</key>\n  <dict>\n    <key>QUIPU_HOME</key>\n    <string>{place}</string>\n  </dict>\n\
+                     \x20 <key>StartInterval</key>\n  <integer>60</integer>\n</dict>\n</plist>\n"
+                );
+                let path = user.join("Library/LaunchAgents").join(format!("{LABEL}.plist"));
+                vec![UnitFile { path, content }]
+            }
+        };
+        Ok(Self { kind, files })
+    }
+
+    /// Whether all files stand there as they would be written.
+    pub fn is_there(&self) -> bool {
+        self.files
+            .iter()
+            .all(|file| std::fs::read(&file.path).is_ok_and(|found| found == file.content.as_bytes()))
+    }
+
+    /// Writes the files, and the record of them first. Files that are there must be ours.
+    ///
+    /// # Errors
+    /// `Foreign`, `File`.
+    pub fn write(&self, home: &Home) -> Result<(), UnitError> {
+        let before = UnitRecord::read(home)?;
+        for file in &self.files {
+            let ours = before.iter().flat_map(|record| &record.files).find(|known| known.path == file.path);
+            match std::fs::read(&file.path) {
+                Ok(found) if ours.is_some_and(|known| found == known.content.as_bytes()) => {}
+                Ok(found) if found == file.content.as_bytes() => {}
+                Ok(_) => return Err(UnitError::Foreign(file.path.clone())),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(at(&file.path)(error)),
+            }
+        }
+        let mut directories = before.map_or_else(Vec::new, |record| record.directories);
+        for file in &self.files {
+            let missing = file.path.ancestors().skip(1).take_while(|directory| !directory.exists());
+            for directory in missing {
+                if !directories.iter().any(|known| known == directory) {
+                    directories.push(directory.to_owned());
+                }
+            }
+        }
+        directories.sort_by_key(|directory| std::cmp::Reverse(directory.components().count()));
+        let record = UnitRecord { kind: self.kind, files: self.files.clone(), directories };
+        record.write(home)?;
+        for file in &self.files {
+            let directory = file.path.parent().unwrap_or(Path::new("/"));
+            std::fs::create_dir_all(directory).map_err(at(directory))?;
+            write_file(&file.path, file.content.as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// By rename: nobody sees a part of it.
+fn write_file(path: &Path, content: &[u8]) -> Result<(), UnitError> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let mut file = tempfile::NamedTempFile::new_in(directory).map_err(at(path))?;
+    io::Write::write_all(&mut file, content).map_err(at(path))?;
+    file.persist(path).map_err(|error| at(path)(error.error))?;
+    Ok(())
+}
+
+impl UnitRecord {
+    /// What was written; `None` where nothing was.
+    ///
+    /// # Errors
+    /// `File`.
+    pub fn read(home: &Home) -> Result<Option<Self>, UnitError> {
+        let path = home.dir.join(RECORD);
+        match std::fs::read(&path) {
+            Ok(found) => {
+                let record = serde_json::from_slice(&found).map_err(io::Error::from);
+                record.map(Some).map_err(at(&path))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(at(&path)(error)),
+        }
+    }
+
+    fn write(&self, home: &Home) -> Result<(), UnitError> {
+        let text = serde_json::to_vec_pretty(self).map_err(io::Error::from).map_err(at(&home.dir))?;
+        let mut directory = std::fs::DirBuilder::new();
+        directory.recursive(true).mode(0o700).create(&home.dir).map_err(at(&home.dir))?;
+        write_file(&home.dir.join(RECORD), &text)
+    }
+
+    /// Removes the files, the directories that were made for them, and the record. A file that was changed stays, and so
+    /// does everything else then.
+    ///
+    /// # Errors
+    /// `Changed`, `File`.
+    pub fn remove(&self, home: &Home) -> Result<(), UnitError> {
+        for file in &self.files {
+            match std::fs::read(&file.path) {
+                Ok(found) if found == file.content.as_bytes() => {}
+                Ok(_) => return Err(UnitError::Changed(file.path.clone())),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(at(&file.path)(error)),
+            }
+        }
+        let gone = |done: io::Result<()>, path: &Path| match done {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(path)(error)),
+            _ => Ok(()),
+        };
+        for file in &self.files {
+            gone(std::fs::remove_file(&file.path), &file.path)?;
+        }
+        for directory in &self.directories {
+            // One that somebody else uses meanwhile stays.
+            drop(std::fs::remove_dir(directory));
+        }
+        let record = home.dir.join(RECORD);
+        gone(std::fs::remove_file(&record), &record)
+    }
+}

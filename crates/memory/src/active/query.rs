@@ -1,0 +1,125 @@
+//! What is searched for, and how well something fits.
+
+use std::collections::{HashSet, VecDeque};
+
+/// Characters of a query at most.
+const QUERY: usize = 480;
+/// A prompt of fewer characters says too little by itself.
+const SHORT: usize = 12;
+/// Characters of the prompt before that stand before a short one.
+const BEFORE: usize = 120;
+/// Prompts and answers that a model is shown, and characters of each.
+const TURNS: (usize, usize) = (2, 1);
+const TURN: (usize, usize) = (220, 180);
+/// Letters of a word that counts.
+const WORD: usize = 3;
+/// How a block begins that a hook added: what was remembered earlier is no question.
+const ADDED: &str = "[Added by the hook ";
+/// Words that are in every question.
+const COMMON: [&str; 48] = [
+    "the", "and", "for", "are", "was", "were", "with", "that", "this", "what", "when", "where", "which",
+    "who", "how", "why", "did", "does", "you", "your", "our", "can", "could", "should", "would", "please",
+    "from", "into", "have", "has", "had", "not", "but", "all", "any", "its", "them", "they", "then", "there",
+    "use", "make", "let", "now", "again", "about", "will", "just",
+];
+
+/// The beginning of a text, cut between two words where that is possible.
+pub(super) fn cut(text: &str, characters: usize) -> String {
+    let text = text.trim();
+    match text.char_indices().nth(characters) {
+        None => text.to_owned(),
+        Some((end, _)) => {
+            let begin = &text[..end];
+            let word = begin.rfind(char::is_whitespace).filter(|at| *at > end / 2);
+            format!("{}…", begin[..word.unwrap_or(end)].trim_end())
+        }
+    }
+}
+
+/// What a person said, without blocks that hooks added, quoted code and data.
+#[must_use]
+pub fn without_additions<'a>(blocks: impl Iterator<Item = &'a str>) -> String {
+    let said = blocks.filter(|block| !block.starts_with(ADDED));
+    let mut text = String::new();
+    let mut fenced = false;
+    for line in said.flat_map(str::lines) {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text.trim().to_owned()
+}
+
+/// What is searched for: the prompt, and a short one behind the end of the one before. `None` where nothing was said.
+#[must_use]
+pub fn search_query(prompt: &str, before: Option<&str>) -> Option<String> {
+    let prompt = prompt.split_whitespace().collect::<Vec<_>>().join(" ");
+    if prompt.is_empty() {
+        return None;
+    }
+    let earlier = before.filter(|_| prompt.chars().count() < SHORT).map(|before| cut(before, BEFORE));
+    let query = match earlier.filter(|earlier| !earlier.is_empty()) {
+        Some(earlier) => format!("{earlier} {prompt}"),
+        None => prompt,
+    };
+    Some(query.chars().take(QUERY).collect())
+}
+
+fn words(text: &str) -> HashSet<String> {
+    let words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    let words = words.filter(|word| word.chars().count() >= WORD).map(str::to_lowercase);
+    words.filter(|word| !COMMON.contains(&word.as_str())).collect()
+}
+
+/// The share of the words of a query that a text has, and how many.
+#[must_use]
+pub fn coverage(query: &str, text: &str) -> (f64, usize) {
+    let (wanted, has) = (words(query), words(text));
+    let found = wanted.iter().filter(|word| has.contains(*word)).count();
+    let all = wanted.len().max(1);
+    // Counts of words are small.
+    #[expect(clippy::cast_precision_loss, reason = "a query has few words")]
+    let share = found as f64 / all as f64;
+    (share, found)
+}
+
+/// The last prompts and answers of a session, as far as they are known here.
+#[derive(Debug, Clone, Default)]
+pub struct RecentTurns {
+    prompts: VecDeque<String>,
+    answers: VecDeque<String>,
+}
+
+impl RecentTurns {
+    /// A prompt was said.
+    pub fn prompt(&mut self, text: &str) {
+        self.prompts.push_back(cut(text, TURN.0));
+        while self.prompts.len() > TURNS.0 {
+            self.prompts.pop_front();
+        }
+    }
+
+    /// An answer was given.
+    pub fn answer(&mut self, text: &str) {
+        self.answers.push_back(cut(text, TURN.1));
+        while self.answers.len() > TURNS.1 {
+            self.answers.pop_front();
+        }
+    }
+
+    /// The prompt before.
+    #[must_use]
+    pub fn last_prompt(&self) -> Option<&str> {
+        self.prompts.back().map(String::as_str)
+    }
+
+    /// All of them, for a model.
+    #[must_use]
+    pub fn as_text(&self) -> String {
+        let prompts = self.prompts.iter().map(|text| format!("User: {text}\n"));
+        prompts.chain(self.answers.iter().map(|text| format!("Assistant: {text}\n"))).collect()
+    }
+}

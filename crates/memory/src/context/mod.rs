@@ -1,0 +1,154 @@
+//! What a session reads of its memories when it begins.
+
+mod section;
+
+use std::fmt;
+
+use futures_util::future::BoxFuture;
+use jiff::civil::Date;
+use quipu::protocol::Trust;
+use quipu::{Context, ContextAsk, ContextSource, Section, SourceError};
+
+use crate::files::{FileName, FileProblem};
+use crate::notes::Notebook;
+use crate::{AuthorClass, MemoryError, MemoryKind};
+
+pub use section::visible;
+use section::{Cut, Shown, framed};
+
+/// Characters of `USER.md` at most.
+pub const USER_BUDGET: usize = 4_000;
+/// Characters of `MEMORY.md` at most.
+pub const MEMORY_BUDGET: usize = 12_000;
+/// Characters of the notes of one day at most.
+pub const DAY_BUDGET: usize = 3_000;
+/// Characters of everything at most. Where the model's window is small, it is less.
+pub const CONTEXT_BUDGET: usize = 24_000;
+/// Files of one day that are read.
+const DAY_FILES: usize = 5;
+/// Characters of a token, about.
+const CHARACTERS: u64 = 4;
+
+/// Sections of the system prompt with the memories that are open: `USER.md`, `MEMORY.md`, the notes of today and of yesterday,
+/// within budgets. They are read once, when the session begins. Their text is framed as information: nothing in it is an order.
+/// Lines of untrusted authors are left out.
+pub struct MemorySource {
+    books: Vec<Notebook>,
+    today: Date,
+}
+
+impl fmt::Debug for MemorySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemorySource").field("books", &self.books).field("today", &self.today).finish()
+    }
+}
+
+impl MemorySource {
+    /// What the source is called.
+    pub const NAME: &'static str = "memory";
+
+    /// These memories, in this order, on this day.
+    #[must_use]
+    pub fn new(books: Vec<Notebook>, today: Date) -> Self {
+        Self { books, today }
+    }
+
+    async fn sections(&self, budget: usize) -> Result<Vec<Section>, MemoryError> {
+        let mut left = budget;
+        let mut sections = Vec::new();
+        for (name, most, cut) in self.wanted() {
+            for book in &self.books {
+                for file in names(book, &name) {
+                    let Some(shown) = self.shown(book, &file, most.min(left), cut).await? else { continue };
+                    left = left.saturating_sub(shown.characters);
+                    let id = format!("{}/{file}", book.place().id);
+                    sections.push(Section {
+                        id,
+                        text: framed(book.place(), &file, &shown),
+                        trust: Trust::Untrusted,
+                    });
+                }
+            }
+        }
+        Ok(sections)
+    }
+
+    /// What is read, with its budget, the most important first.
+    fn wanted(&self) -> Vec<(Wanted, usize, Cut)> {
+        let top = |name| Wanted::Top(name);
+        let mut wanted = vec![
+            (top(FileName::USER), USER_BUDGET, Cut::End),
+            (top(FileName::MEMORY), MEMORY_BUDGET, Cut::End),
+            (Wanted::Day(self.today), DAY_BUDGET, Cut::Beginning),
+        ];
+        if let Ok(yesterday) = self.today.yesterday() {
+            wanted.push((Wanted::Day(yesterday), DAY_BUDGET, Cut::Beginning));
+        }
+        wanted
+    }
+
+    async fn shown(
+        &self,
+        book: &Notebook,
+        name: &FileName,
+        most: usize,
+        cut: Cut,
+    ) -> Result<Option<Shown>, MemoryError> {
+        let text = match book.read(name) {
+            Ok(text) => text,
+            Err(MemoryError::File { problem: FileProblem::Missing, .. }) => return Ok(None),
+            Err(MemoryError::File { problem, .. }) => return Ok(Some(Shown::unusable(&problem))),
+            Err(error) => return Err(error),
+        };
+        if let Some(line) = text.conflict {
+            return Ok(Some(Shown::unusable(&FileProblem::Conflict(line))));
+        }
+        let authors = book.authors(name).await?;
+        let is_trusted = |line: u32| {
+            authors.iter().any(|author| {
+                (author.lines.first..=author.lines.last).contains(&line)
+                    && author.class != AuthorClass::Untrusted
+            })
+        };
+        Ok(Shown::of(&text.text, is_trusted, most, cut))
+    }
+}
+
+/// Which file of each memory.
+enum Wanted {
+    Top(&'static str),
+    Day(Date),
+}
+
+/// The files of a memory that are meant.
+fn names(book: &Notebook, wanted: &Wanted) -> Vec<FileName> {
+    match wanted {
+        // A repository's own view of its user is nobody's.
+        Wanted::Top(FileName::USER) if book.place().kind == MemoryKind::Repository => Vec::new(),
+        Wanted::Top(name) => FileName::new(name).into_iter().collect(),
+        Wanted::Day(day) => {
+            let files = book.list().files.into_iter().map(|file| file.name);
+            files.filter(|name| name.date().is_some_and(|date| date.day == *day)).take(DAY_FILES).collect()
+        }
+    }
+}
+
+impl ContextSource for MemorySource {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn context<'a>(&'a self, ask: &'a ContextAsk) -> BoxFuture<'a, Result<Context, SourceError>> {
+        // A quarter of what is left for all sources, at most.
+        let most = ask.budget.map_or(CONTEXT_BUDGET, |tokens| {
+            usize::try_from(tokens.saturating_mul(CHARACTERS) / 4).unwrap_or(usize::MAX).min(CONTEXT_BUDGET)
+        });
+        Box::pin(async move {
+            for book in &self.books {
+                book.observe().await.map_err(SourceError::new)?;
+            }
+            let sections = self.sections(most).await.map_err(SourceError::new)?;
+            Ok(Context { sections, keep_recent: None })
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! A file as a section of the system prompt: what is shown of it, and what is said of the rest.
+
+use std::fmt::Write as _;
+
+use crate::files::{FileName, FileProblem};
+use crate::{MemoryKind, MemoryPlace};
+
+/// Which part of a file is left out where it is too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// The newest lines of a note are at its end.
+    Beginning,
+    End,
+}
+
+/// What is shown of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Shown {
+    text: String,
+    /// What is said of what is not shown.
+    notes: Vec<String>,
+    pub(super) characters: usize,
+}
+
+impl Shown {
+    /// A file that cannot be used says why.
+    pub(super) fn unusable(problem: &FileProblem) -> Self {
+        Self { notes: vec![format!("not shown: {problem}")], ..Self::default() }
+    }
+
+    /// `None` where there is nothing to show or to say.
+    pub(super) fn of(text: &str, is_trusted: impl Fn(u32) -> bool, most: usize, cut: Cut) -> Option<Self> {
+        let lines = text.lines().zip(1_u32..);
+        let mut unaccepted = 0_usize;
+        let mut kept: Vec<(u32, String)> = Vec::new();
+        for (line, number) in lines {
+            match is_trusted(number) || line.trim().is_empty() {
+                true => kept.push((number, visible(line))),
+                false => unaccepted += 1,
+            }
+        }
+        let is_blank = kept.iter().all(|(_, line)| line.trim().is_empty());
+        if is_blank && unaccepted == 0 {
+            return None;
+        }
+        let count = kept.len();
+        if cut == Cut::Beginning {
+            kept.reverse();
+        }
+        let mut characters = 0;
+        let fits = |(_, line): &&(u32, String)| {
+            characters += line.chars().count() + 1;
+            characters <= most
+        };
+        let shown = kept.iter().take_while(fits).count();
+        kept.truncate(shown);
+        if cut == Cut::Beginning {
+            kept.reverse();
+        }
+        let mut notes = Vec::new();
+        if shown < count {
+            let which = match (cut, kept.first(), kept.last()) {
+                (Cut::Beginning, Some((first, _)), _) => format!("lines before {first}"),
+                (Cut::End, _, Some((last, _))) => format!("lines after {last}"),
+                (_, _, _) => "all lines".to_owned(),
+            };
+            notes.push(format!(
+                "{} of {count} lines are left out ({which}); memory_get reads them",
+                count - shown
+            ));
+        }
+        if unaccepted > 0 {
+            notes.push(format!("{unaccepted} lines that nobody has accepted are left out"));
+        }
+        let text: String = kept.into_iter().map(|(_, line)| line + "\n").collect();
+        let characters = text.chars().count();
+        Some(Self { text, notes, characters })
+    }
+}
+
+/// The section: where the text is from, the text, and what is missing of it.
+pub(super) fn framed(place: &MemoryPlace, name: &FileName, shown: &Shown) -> String {
+    let whose = match place.kind {
+        MemoryKind::User => "the user's memory for every project",
+        MemoryKind::Project | MemoryKind::Workspace => "the memory of this project",
+        MemoryKind::Repository => "notes that lie in this repository",
+    };
+    let mut text = format!("Notes from earlier sessions, quoted from {name} ({whose}).\n");
+    if !shown.text.is_empty() {
+        let _ = write!(text, "\n{}", shown.text);
+    }
+    for note in &shown.notes {
+        let _ = write!(text, "\n[{note}]");
+    }
+    text
+}
+
+/// A text in which characters that a person does not see are shown by their numbers.
+#[must_use]
+pub fn visible(text: &str) -> String {
+    if !text.chars().any(quipu_tools::is_invisible) {
+        return text.to_owned();
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match quipu_tools::is_invisible(c) {
+            true => {
+                let _ = write!(shown, "\u{27e8}U+{:04X}\u{27e9}", u32::from(c));
+            }
+            false => shown.push(c),
+        }
+    }
+    shown
+}

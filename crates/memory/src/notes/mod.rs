@@ -1,0 +1,21 @@
+//! Changes of a memory as nodes: who wrote a line, and what it came from.
+//!
+//! Each memory is a session of its own, with the directory of the memory as its directory. A change is a message of the type
+//! [`CHANGE`] with the files before and after, the class of its author and the nodes that it came from. The texts of files are only
+//! in these states, so that a search of sessions finds no line that was taken out of the files.
+
+mod changes;
+mod forget;
+mod ledger;
+mod node;
+mod notebook;
+mod observe;
+mod pass;
+mod review;
+
+pub use forget::FoundLine;
+pub use ledger::{LineAuthor, LineRange};
+pub use node::{CHANGE, NoteChange, session_of};
+pub use notebook::{NoteAuthor, Notebook, WrittenNote};
+pub use observe::Unexplained;
+pub use review::LinesToReview;

@@ -1,0 +1,33 @@
+//! The search that active memory asks before a reply.
+
+use futures_util::future::BoxFuture;
+
+use super::{HitPlace, MemoryNotes, MemoryQuestion};
+use crate::active::{ActiveHit, ActiveSearch, ActiveSearchError};
+
+impl ActiveSearch for MemoryNotes {
+    fn search<'a>(
+        &'a self,
+        query: &'a str,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<ActiveHit>, ActiveSearchError>> {
+        Box::pin(async move {
+            let question = MemoryQuestion {
+                text: query.to_owned(),
+                projects: self.projects.clone(),
+                limit,
+                ..MemoryQuestion::default()
+            };
+            let answer = self.search.search(&question).await.map_err(|error| ActiveSearchError(error.to_string()))?;
+            let hit = |hit: super::MemoryHit| ActiveHit {
+                source: match &hit.place {
+                    HitPlace::Node { node, .. } => node.short(),
+                    HitPlace::Note { citation, .. } => citation.to_string(),
+                },
+                text: hit.snippet,
+                author: hit.author,
+            };
+            Ok(answer.hits.into_iter().map(hit).collect())
+        })
+    }
+}
