@@ -118,7 +118,8 @@ fn preview_text(memory: &str, found: &DreamPreview) -> String {
     let paint = Paint::stdout();
     let mut text = format!("{}\n", paint.bold(&printable(memory)));
     for chosen in &found.chosen {
-        let total = chosen.source.signals.iter().find(|(name, _)| name == "total").map_or(0.0, |(_, total)| *total);
+        let total =
+            chosen.source.signals.iter().find(|(name, _)| name == "total").map_or(0.0, |(_, total)| *total);
         let about = format!("{}, {} recalls, score {total:.2}", chosen.place, chosen.source.recalls);
         text.push_str(&format!("  {}\n    {}\n", printable(&chosen.text), paint.dim(&printable(&about))));
     }
@@ -323,7 +324,8 @@ async fn status(args: &OutArgs) -> Result<(), Failure> {
     let money = if limit > 0.0 {
         format!("{} of {} a day spent today", dollars(spent), dollars(limit))
     } else {
-        "no model is asked; `quipu config set budget.background '{\"dream\": 0.10}'` allows ten cents a day".to_owned()
+        "no model is asked; `quipu config set budget.background '{\"dream\": 0.10}'` allows ten cents a day"
+            .to_owned()
     };
     writeln!(out, "Model: {money}")?;
     for (place, state, recalls, promotions) in memories {

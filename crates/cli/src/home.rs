@@ -226,7 +226,7 @@ pub(crate) async fn open(
                 let is_here = match question {
                     Question::Here => task.mode == Mode::Text,
                     // A run that ends with its answer begins no memory.
-                    Question::Memory => false,
+                    Question::Memory | Question::DreamBudget => false,
                     // Who answers by events has no terminal here.
                     Question::NewText | Question::Caches | Question::Resources => !task.ask_on_stdin,
                 };

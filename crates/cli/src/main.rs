@@ -17,9 +17,9 @@ mod demo;
 mod diagnostics;
 mod diff;
 mod doctor;
-mod dream;
 #[cfg(test)]
 mod documents;
+mod dream;
 mod exit;
 mod export;
 mod files;

@@ -11,8 +11,8 @@ use nix::sys::stat::{SFlag, fstat};
 use quipu_host::settings::SharedHistory;
 use quipu_host::{Home, is_memory_on, memory_search, seal_credentials};
 use quipu_mcp_server::{
-    Access, BearerToken, GraphServer, MemoryAnswer, MemoryCall, MemoryDesk, MemoryToolSpec, ScopeSetting, ServeError, ServerOptions, StdioEnd, StoreOpenError,
-    serve_http, serve_stdio,
+    Access, BearerToken, GraphServer, MemoryAnswer, MemoryCall, MemoryDesk, MemoryToolSpec, ScopeSetting,
+    ServeError, ServerOptions, StdioEnd, StoreOpenError, serve_http, serve_stdio,
 };
 use quipu_memory::search::{MemoryNotes, NOTE_TOOL, unavailable};
 use quipu_seal::Sealer;
@@ -112,7 +112,9 @@ impl MemoryDesk for Memories {
             match memory_search(&self.home, &call.store, &self.sealer, call.directory) {
                 // What another agent notes is untrusted: it names no session of ours.
                 Ok(search) => {
-                    MemoryNotes::new(search, call.store.clone(), call.projects).call(call.name, call.args, None).await
+                    MemoryNotes::new(search, call.store.clone(), call.projects)
+                        .call(call.name, call.args, None)
+                        .await
                 }
                 Err(failure) => Some(unavailable(&failure.message, "Go on without memory.")),
             }

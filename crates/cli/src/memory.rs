@@ -6,14 +6,15 @@ mod list;
 mod review;
 mod status;
 mod switch;
+mod why;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
 use quipu::Engine;
-use quipu_host::memory::{memory_home, notebooks};
 use quipu_host::Home;
+use quipu_host::memory::{memory_home, notebooks};
 use quipu_memory::files::FileName;
 use quipu_memory::notes::Notebook;
 use quipu_memory::{Citation, MemoryHome, MemoryKind, project_root};
@@ -50,6 +51,10 @@ enum MemoryAction {
     Move(MoveArgs),
     /// Show lines that nobody has accepted, and accept them.
     Review(ReviewArgs),
+    /// Show where a line of MEMORY.md came from: its sources, how often they were recalled, and their score.
+    Why(why::WhyArgs),
+    /// Show what is known of a text, and what keeps it from being promoted.
+    PromoteExplain(why::PromoteExplainArgs),
     /// Show whether memory is on here, the entries by the class of their authors, and what it cost this week.
     Status(OutArgs),
     /// Switch memory on for this project.
@@ -173,6 +178,8 @@ pub(crate) async fn run(args: &MemoryArgs) -> Result<(), Failure> {
         Some(MemoryAction::Forget(args)) => forget::forget(args).await,
         Some(MemoryAction::Move(args)) => edit::move_lines(args).await,
         Some(MemoryAction::Review(args)) => review::review(args).await,
+        Some(MemoryAction::Why(args)) => why::why(args).await,
+        Some(MemoryAction::PromoteExplain(args)) => why::promote_explain(args).await,
         Some(MemoryAction::Status(out)) => status::status(out).await,
         Some(MemoryAction::On(args)) => switch::on(args).await,
         Some(MemoryAction::Off(out)) => switch::off(out),
@@ -195,7 +202,9 @@ pub(crate) async fn open(store: &StoreArg) -> Result<OpenMemories, Failure> {
     let home = home(store)?;
     let cwd = current_dir()?;
     let project = project_root(&cwd).to_path_buf();
-    let off = || Failure::usage(format!("memory is off in {}; `quipu memory on` switches it on", project.display()));
+    let off = || {
+        Failure::usage(format!("memory is off in {}; `quipu memory on` switches it on", project.display()))
+    };
     if quipu_host::memory::memory_places(&home, &cwd)?.is_empty() {
         return Err(off());
     }

@@ -56,8 +56,9 @@ fn kind() -> impl TypedValueParser<Value = RecallKind> {
 }
 
 fn author() -> impl TypedValueParser<Value = AuthorClass> {
-    PossibleValuesParser::new(AuthorClass::ALL.map(AuthorClass::name))
-        .try_map(|name| AuthorClass::ALL.into_iter().find(|class| class.name() == name).ok_or("unknown class"))
+    PossibleValuesParser::new(AuthorClass::ALL.map(AuthorClass::name)).try_map(|name| {
+        AuthorClass::ALL.into_iter().find(|class| class.name() == name).ok_or("unknown class")
+    })
 }
 
 pub(crate) async fn run(args: &MemorySearchArgs) -> Result<(), Failure> {

@@ -46,3 +46,6 @@ pub use trace::{
     INCARNATE, RowPayload, Trace, TraceFilter, TraceQuery, TraceScope, row_payload, row_text, trace,
 };
 pub use tree::{SessionTree, TreeItem, TreeLine, TreeQuery, is_note, session_tree};
+
+/// The type of messages that are changes of a memory's files: their nodes say who made them.
+pub const MEMORY_CHANGE: &str = "quipu.memory";

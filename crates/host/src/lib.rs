@@ -35,7 +35,7 @@ mod listing;
 mod login;
 pub mod mcp;
 pub mod memory;
-
+mod memory_flush;
 mod memory_search;
 mod mentions;
 mod missing_cwd;

@@ -10,7 +10,9 @@ use quipu_memory::search::MemoryTools;
 use quipu_memory::{MemoryError, MemoryHome, MemoryKind, MemoryPlace, project_root};
 use quipu_store::Graph;
 
-use crate::{Failure, Home, OpenRequest, Question};
+use crate::memory_flush::FlushSource;
+use crate::settings::{SettingsFile, set_setting};
+use crate::{DREAM_PURPOSE, Failure, Home, OpenRequest, Question, has_background_budget};
 
 impl From<MemoryError> for Failure {
     fn from(error: MemoryError) -> Self {
@@ -92,6 +94,30 @@ pub(crate) fn ask(home: &Home, request: &OpenRequest, cwd: &Path) -> Result<(), 
     Ok(())
 }
 
+/// US dollars a day that a person is asked to allow for dreams.
+const DREAM_DOLLARS: f64 = 0.10;
+
+/// Asks once what dreams may cost, where they are on.
+pub(crate) fn ask_for_money(home: &Home, request: &OpenRequest) -> Result<(), Failure> {
+    if !is_possible(home, request)
+        || has_background_budget(home, DREAM_PURPOSE)
+        || crate::dreams::dreaming_places(home)?.is_empty()
+    {
+        return Ok(());
+    }
+    let text = format!(
+        "Dreams promote what you recall often to MEMORY.md at night. A model can shorten it, for up to ${DREAM_DOLLARS:.2} a day \
+         (budget.background). May it?"
+    );
+    if let Some(allows) = request.answer(Question::DreamBudget, &text)? {
+        let mut budgets = serde_json::json!(home.config().budget.background);
+        budgets[DREAM_PURPOSE] = serde_json::json!(if allows { DREAM_DOLLARS } else { 0.0 });
+        set_setting(home, &SettingsFile::User, "budget.background", &budgets.to_string())
+            .map_err(crate::setup::setting_failure)?;
+    }
+    Ok(())
+}
+
 /// Lets a new session read the memories that are open where it works.
 pub(crate) fn install(options: &mut SessionOptions, home: &Home, engine: &Engine, request: &OpenRequest) {
     if !is_possible(home, request) {
@@ -101,6 +127,13 @@ pub(crate) fn install(options: &mut SessionOptions, home: &Home, engine: &Engine
         Ok(books) => books,
         Err(failure) => return home.warn(failure.message),
     };
+    // Notes before a compaction are the project's.
+    let own =
+        books.iter().find(|book| matches!(book.place().kind, MemoryKind::Project | MemoryKind::Workspace));
+    if let Some(book) = own {
+        let flush = FlushSource::new(home.clone(), book.clone(), engine.store().clone());
+        options.context_sources.push(Arc::new(flush));
+    }
     if !books.is_empty() {
         let today = jiff::Zoned::now().date();
         options.context_sources.push(Arc::new(MemorySource::new(books, today)));
@@ -115,5 +148,8 @@ pub(crate) fn install(options: &mut SessionOptions, home: &Home, engine: &Engine
 /// Directories of memories that tools of sessions in `cwd` may read, and never write.
 pub(crate) fn readable(home: &Home, cwd: &Path) -> Vec<PathBuf> {
     let places = memory_places(home, cwd).unwrap_or_default().into_iter();
-    places.filter(|place| place.kind != MemoryKind::Repository && place.root.is_dir()).map(|place| place.root).collect()
+    places
+        .filter(|place| place.kind != MemoryKind::Repository && place.root.is_dir())
+        .map(|place| place.root)
+        .collect()
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use quipu::{CallRequest, CompactionAsk, Context, ContextAsk, ContextSource, RunnerPurpose, SourceError};
+use quipu_memory::class_of_turn;
 use quipu_memory::files::FileName;
 use quipu_memory::flush::{flush_class, flush_mark, flush_note, flush_prompt};
 use quipu_memory::notes::{NoteAuthor, Notebook};
-use quipu_memory::class_of_turn;
 use quipu_store::Graph;
 use quipu_transcript::conversation_text;
 
@@ -42,7 +42,8 @@ impl FlushSource {
         if !has_background_budget(&self.home, FLUSH_PURPOSE) {
             return Ok(Some(None));
         }
-        let budget = background_budget(&self.home, &*self.store, FLUSH_PURPOSE).await.map_err(SourceError::new)?;
+        let budget =
+            background_budget(&self.home, &*self.store, FLUSH_PURPOSE).await.map_err(SourceError::new)?;
         match budget.left() {
             Some(left) => Ok(Some(Some(left))),
             None if budget.limit > 0.0 => Err(SourceError::new(format!(
@@ -78,7 +79,8 @@ impl FlushSource {
         let Some(note) = flush_note(&answer.text, &mark) else { return Ok(()) };
         let class = flush_class(ask.messages.iter().map(AsRef::as_ref), ask.previous.is_some());
         let turn = class_of_turn(&*self.store, ask.head).await.map_err(SourceError::new)?;
-        let author = NoteAuthor { class: class.max(turn), by: FLUSH_PURPOSE.to_owned(), sources: vec![ask.head] };
+        let author =
+            NoteAuthor { class: class.max(turn), by: FLUSH_PURPOSE.to_owned(), sources: vec![ask.head] };
         self.book.append(&FileName::of_day(today), &author, &note).await.map_err(SourceError::new)?;
         Ok(())
     }

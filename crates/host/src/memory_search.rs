@@ -3,11 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use quipu_memory::search::{MemoryNotes, MemorySearch};
+use quipu_memory::dream::RecalledText;
+use quipu_memory::notes::Notebook;
+use quipu_memory::search::{HitPlace, MemoryHit, MemoryNotes, MemorySearch, RecallObserver};
 use quipu_providers::{EmbedderSettings, StaticModel};
 use quipu_seal::Sealer;
 use quipu_store::Graph;
 
+use crate::dreams::note_recalls;
 use crate::memory::{memory_home, memory_places, notebooks};
 use crate::{Failure, Home};
 
@@ -51,7 +54,48 @@ pub fn memory_notes(
         return Ok(None);
     }
     let projects = vec![cwd.to_string_lossy().into_owned()];
-    Ok(Some(MemoryNotes::new(search, store.clone(), Some(projects))))
+    let observer = DreamRecalls { home: home.clone(), books: search.books().to_vec() };
+    let notes = MemoryNotes::new(search, store.clone(), Some(projects));
+    Ok(Some(if home.config().dreaming.enabled { notes.with_observer(Arc::new(observer)) } else { notes }))
+}
+
+/// Notes what searches of models found, for dreams.
+struct DreamRecalls {
+    home: Home,
+    books: Vec<Notebook>,
+}
+
+impl RecallObserver for DreamRecalls {
+    fn found(&self, question: &str, hits: &[MemoryHit]) {
+        let mut found: Vec<(Notebook, Vec<RecalledText>)> =
+            self.books.iter().map(|book| (book.clone(), Vec::new())).collect();
+        for hit in hits {
+            let (memory, text) = match &hit.place {
+                // What sessions say belongs to the project's memory, which comes first.
+                HitPlace::Node { node, .. } => {
+                    (None, RecalledText::Node { node: *node, text: hit.snippet.clone(), score: hit.score })
+                }
+                HitPlace::Note { memory, citation } => {
+                    let (path, score) = (citation.path.clone(), hit.score);
+                    let (first, last) = (*citation.lines.start(), *citation.lines.end());
+                    (Some(&memory.id), RecalledText::Lines { path, first, last, score })
+                }
+            };
+            let is_of = |book: &Notebook| memory.is_none_or(|memory| book.place().id == *memory);
+            if let Some((_, texts)) = found.iter_mut().find(|(book, _)| is_of(book)) {
+                texts.push(text);
+            }
+        }
+        let (home, question) = (self.home.clone(), question.to_owned());
+        tokio::spawn(async move {
+            let Ok(Some(store)) = home.existing_store().await else { return };
+            for (book, texts) in found.iter().filter(|(_, texts)| !texts.is_empty()) {
+                if let Err(failure) = note_recalls(&home, &store, book, &question, texts).await {
+                    home.warn(failure.message);
+                }
+            }
+        });
+    }
 }
 
 /// Whether memories are open in a directory.

@@ -152,6 +152,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
     let ours = resumed.as_ref().is_none_or(|row| row.agent == quipu::AGENT);
     if last.is_none() {
         crate::memory::ask(home, request, &cwd)?;
+        crate::memory::ask_for_money(home, request)?;
     }
     let basis = Basis { cwd: cwd.clone(), last, ours, moved: moved.is_some(), kept_key: kept_key.clone() };
     crate::settings::ask_project_hooks(home, &request.hooks, engine.sealer().clone(), &cwd).await;

@@ -36,6 +36,8 @@ pub enum Question {
     Resources,
     /// Memory is used elsewhere: is one kept for this project?
     Memory,
+    /// Dreams are on and nobody said what they may cost: may a model be asked?
+    DreamBudget,
 }
 
 /// What is asked for the tools of a session.

@@ -8,8 +8,8 @@ use quipu_seal::Sealer;
 use quipu_store::Graph;
 
 use crate::blames::BlameMemory;
+use crate::desk::MemoryDesk;
 use crate::error::{CallError, StoreOpenError};
-use crate::memory::MemoryDesk;
 use crate::reach::ScopeSetting;
 
 /// Opens the store; `None` while nothing was ever stored.

@@ -224,7 +224,9 @@ impl ServerHandler for GraphServer {
             if let Some(desk) = &self.inner.options.memory {
                 let (directory, archive) = (self.memory_directory(&reach), &self.inner.archive);
                 let args = serde_json::Value::Object(request.arguments.clone().unwrap_or_default());
-                if let Some(page) = memory::run(&**desk, directory, archive, &reach, &request.name, &args).await {
+                if let Some(page) =
+                    memory::run(&**desk, directory, archive, &reach, &request.name, &args).await
+                {
                     return Ok(Ok(page));
                 }
             }

@@ -6,6 +6,7 @@
 mod archive;
 mod blames;
 mod commits;
+mod desk;
 mod error;
 mod handler;
 mod http;
@@ -25,9 +26,9 @@ mod why;
 
 pub use archive::{ServerOptions, StoreOpener};
 pub use commits::{CommitReport, credit_committed_lines};
+pub use desk::{MemoryAnswer, MemoryCall, MemoryDesk, MemoryToolSpec};
 pub use error::{ServeError, StoreOpenError};
 pub use handler::GraphServer;
 pub use http::{Access, BearerToken, serve_http};
-pub use memory::{MemoryAnswer, MemoryCall, MemoryDesk, MemoryToolSpec};
 pub use reach::ScopeSetting;
 pub use stdio::{StdioEnd, serve_stdio};

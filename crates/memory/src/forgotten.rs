@@ -17,12 +17,12 @@ const LIMIT: u64 = 16 << 20;
 /// Lines and nodes that a person had forgotten. Lines are kept as hashes of their words, so that the file says none of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Forgotten {
+pub struct ForgetList {
     lines: BTreeSet<ChunkId>,
     nodes: BTreeSet<NodeId>,
 }
 
-impl Forgotten {
+impl ForgetList {
     /// What is forgotten now; nothing where nobody forgot anything.
     ///
     /// # Errors

@@ -27,9 +27,9 @@ pub async fn class_of_turn(store: &dyn Graph, at: NodeId) -> Result<AuthorClass,
         let decoded = decode_nodes(store, &nodes).await?;
         for one in decoded.iter().rev() {
             match reads(&one.entry, &one.step) {
-                Reads::Untrusted => return Ok(AuthorClass::Untrusted),
-                Reads::Start => return Ok(AuthorClass::Agent),
-                Reads::Nothing => {}
+                ReadKind::Untrusted => return Ok(AuthorClass::Untrusted),
+                ReadKind::Start => return Ok(AuthorClass::Agent),
+                ReadKind::Nothing => {}
             }
         }
         seen += nodes.len();
@@ -41,35 +41,35 @@ pub async fn class_of_turn(store: &dyn Graph, at: NodeId) -> Result<AuthorClass,
 }
 
 /// What a node of a turn gives the model to read.
-enum Reads {
+enum ReadKind {
     Untrusted,
     /// The person's message that the turn begins with.
     Start,
     Nothing,
 }
 
-fn reads(entry: &Entry, step: &StepInfo) -> Reads {
+fn reads(entry: &Entry, step: &StepInfo) -> ReadKind {
     let is_foreign = |class| AuthorClass::from(class) == AuthorClass::Untrusted;
     if step.added.iter().any(|added| is_foreign(added.provenance.author)) {
-        return Reads::Untrusted;
+        return ReadKind::Untrusted;
     }
     match entry {
         Entry::Message(Message::ToolResult(result)) if CLEAN.contains(&result.tool_name.as_str()) => {
-            Reads::Nothing
+            ReadKind::Nothing
         }
         Entry::Message(Message::User(_)) => {
             let from = provenance(entry, step, None).unwrap_or_default();
             match AuthorClass::from(from.author) {
-                AuthorClass::Untrusted => Reads::Untrusted,
-                _ if from.origin == Origin::Person => Reads::Start,
-                _ => Reads::Nothing,
+                AuthorClass::Untrusted => ReadKind::Untrusted,
+                _ if from.origin == Origin::Person => ReadKind::Start,
+                _ => ReadKind::Nothing,
             }
         }
         Entry::Message(_) if provenance(entry, step, None).is_some_and(|from| is_foreign(from.author)) => {
-            Reads::Untrusted
+            ReadKind::Untrusted
         }
         Entry::Message(_) | Entry::Compaction(_) | Entry::Session(_) | Entry::Epoch(_) | Entry::Meta(_) => {
-            Reads::Nothing
+            ReadKind::Nothing
         }
     }
 }

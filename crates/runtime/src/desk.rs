@@ -251,10 +251,15 @@ impl Desk {
             return Err(Failure::request(format!("{SESSIONS} sessions are open; close one first")));
         }
         // Nobody is there who could be asked before the session is.
-        let questions =
-            [Question::Here, Question::NewText, Question::Caches, Question::Resources, Question::Memory];
-        let answers = questions.map(|question| (question, None))
-            .into();
+        let questions = [
+            Question::Here,
+            Question::NewText,
+            Question::Caches,
+            Question::Resources,
+            Question::Memory,
+            Question::DreamBudget,
+        ];
+        let answers = questions.map(|question| (question, None)).into();
         let mut request = OpenRequest { which, here, answers, is_shared: true, ..self.0.request.clone() };
         request.model = model.or(request.model);
         request.thinking = thinking.or(request.thinking);

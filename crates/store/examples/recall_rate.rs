@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{AuthorClass, Entry, Epoch, SessionId, SessionStart, StepInfo};
 use quipu_store::{
-    Commit, NoteChange, NoteChunk, OpenOptions, RecallIndex, RecallQuery, RefMove, RefName, SqliteStore, Store,
-    WordVectors,
+    Commit, NoteChange, NoteChunk, OpenOptions, RecallIndex, RecallQuery, RefMove, RefName, SqliteStore,
+    Store, WordVectors,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -23,7 +23,7 @@ const SESSION: usize = 400;
 const BATCH: usize = 400;
 /// Different words.
 const WORDS: u64 = 60_000;
-/// Questions.
+/// How many questions are asked by each signal.
 const QUESTIONS: usize = 500;
 /// Numbers of a vector.
 const WIDTH: usize = 256;
@@ -58,8 +58,8 @@ impl Random {
 /// The word of a rank: short when common, spelled from syllables.
 fn word(rank: u64) -> String {
     const SYLLABLES: [&str; 32] = [
-        "ta", "re", "in", "so", "ko", "mi", "le", "un", "per", "tra", "con", "is", "ed", "or", "al", "no", "ve",
-        "chi", "da", "qu", "ster", "ing", "po", "ba", "ru", "fe", "gon", "lu", "za", "he", "wi", "ny",
+        "ta", "re", "in", "so", "ko", "mi", "le", "un", "per", "tra", "con", "is", "ed", "or", "al", "no",
+        "ve", "chi", "da", "qu", "ster", "ing", "po", "ba", "ru", "fe", "gon", "lu", "za", "he", "wi", "ny",
     ];
     let (mut rest, mut word) = (rank, String::new());
     while rest > 0 {
@@ -142,7 +142,7 @@ async fn measure(file: &Path, nodes: usize, notes: usize) -> Outcome<()> {
     let store = SqliteStore::open(file, &OpenOptions::default())?;
     fill(&store, nodes).await?;
     let before = size(file)?;
-    let made: Arc<dyn WordVectors> = Arc::new(MadeUp);
+    let made: Arc<dyn WordVectors> = Arc::new(LetterVectors);
     let began = Instant::now();
     while store.index_recall(None, Duration::from_secs(1)).await? > 0 {}
     row("nodes indexed", "ms", began.elapsed().as_secs_f64() * 1e3);
@@ -200,9 +200,9 @@ async fn measure(file: &Path, nodes: usize, notes: usize) -> Outcome<()> {
 }
 
 /// Vectors that are made of the letters of words.
-struct MadeUp;
+struct LetterVectors;
 
-impl WordVectors for MadeUp {
+impl WordVectors for LetterVectors {
     fn id(&self) -> &str {
         "bench"
     }
@@ -212,7 +212,9 @@ impl WordVectors for MadeUp {
     }
 
     fn word(&self, word: &str) -> Arc<[f32]> {
-        let seed = word.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |seed, byte| (seed ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        let seed = word.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |seed, byte| {
+            (seed ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
         Random(seed | 1).vector().into()
     }
 }

@@ -33,7 +33,17 @@ const BUDGETS: [(usize, &str); 4] = [(1_000, "1k"), (2_000, "2k"), (4_000, "4k")
 const KINDS: [&str; 5] = ["multi-hop", "temporal", "open-domain", "single-hop", "adversarial"];
 /// Days before each other's months, in a year that is none.
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
 
@@ -78,20 +88,26 @@ fn run(context: &Context) -> Result<Vec<Row>> {
     let model = std::env::var_os(MODEL).map(PathBuf::from);
     match std::env::var_os(LOCOMO) {
         Some(path) => {
-            let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text =
+                std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             let corpora = locomo(&text)?;
             rows.extend(measure(context, "LoCoMo", &corpora, None)?);
             if let Some(model) = &model {
                 rows.extend(measure(context, "LoCoMo with vectors", &corpora, Some(model))?);
             }
         }
-        None => context.notes.borrow_mut().push(format!("recall on LoCoMo ({LOCOMO}=FILE names its questions)")),
+        None => {
+            context.notes.borrow_mut().push(format!("recall on LoCoMo ({LOCOMO}=FILE names its questions)"))
+        }
     }
     let own = [own()?];
     rows.extend(measure(context, "own questions", &own, None)?);
     match &model {
         Some(model) => rows.extend(measure(context, "own questions with vectors", &own, Some(model))?),
-        None => context.notes.borrow_mut().push(format!("recall with vectors ({MODEL}=DIRECTORY of a static model)")),
+        None => context
+            .notes
+            .borrow_mut()
+            .push(format!("recall with vectors ({MODEL}=DIRECTORY of a static model)")),
     }
     for nodes in &context.sizes.search {
         rows.extend(speed(context, *nodes)?);
@@ -184,7 +200,9 @@ fn score(shares: &mut Shares, corpus: &Corpus, question: &Question, found: &[Str
         .sessions
         .iter()
         .enumerate()
-        .flat_map(|(s, session)| session.turns.iter().enumerate().map(move |(t, turn)| (turn.id.as_str(), (s, t))))
+        .flat_map(|(s, session)| {
+            session.turns.iter().enumerate().map(move |(t, turn)| (turn.id.as_str(), (s, t)))
+        })
         .collect();
     let session = |id: &str| place.get(id).map(|(session, _)| *session);
     let wanted: BTreeSet<usize> = gold.iter().filter_map(|id| session(id)).collect();
@@ -197,7 +215,8 @@ fn score(shares: &mut Shares, corpus: &Corpus, question: &Question, found: &[Str
         }
     }
     for count in [5, 10] {
-        let hits = wanted.iter().filter(|session| order.iter().take(count).any(|found| found == *session)).count();
+        let hits =
+            wanted.iter().filter(|session| order.iter().take(count).any(|found| found == *session)).count();
         shares.add(format!("sessions @{count:02}"), hits as f64 / wanted.len().max(1) as f64);
     }
     for (tokens, name) in BUDGETS {
@@ -206,7 +225,9 @@ fn score(shares: &mut Shares, corpus: &Corpus, question: &Question, found: &[Str
             let Some((s, t)) = place.get(id.as_str()) else { continue };
             let turns = &corpus.sessions[*s].turns;
             for at in [Some(*t), t.checked_sub(1), Some(t + 1)].into_iter().flatten() {
-                let Some(turn) = turns.get(at).filter(|turn| !taken.contains(turn.id.as_str())) else { continue };
+                let Some(turn) = turns.get(at).filter(|turn| !taken.contains(turn.id.as_str())) else {
+                    continue;
+                };
                 left -= turn.text.chars().count() as i64;
                 if left < 0 {
                     break 'hits;
@@ -260,7 +281,8 @@ impl Program<'_> {
 
     /// The ids of the hits, the best first.
     fn ask(&self, question: &str) -> Result<Vec<String>> {
-        let printed = self.run(&["memory", "search", "--json", "--limit", &LIMIT.to_string(), "--", question])?;
+        let printed =
+            self.run(&["memory", "search", "--json", "--limit", &LIMIT.to_string(), "--", question])?;
         printed
             .lines()
             .map(|line| {
@@ -275,7 +297,8 @@ impl Program<'_> {
 fn file_of(n: usize, session: &Session, cwd: &Path) -> String {
     let time = |at: i64| rfc3339(at);
     let id = format!("01a1f82f-0000-7000-8000-{n:012x}");
-    let head = json!({ "type": "session", "version": 3, "id": id, "timestamp": time(session.at), "cwd": cwd });
+    let head =
+        json!({ "type": "session", "version": 3, "id": id, "timestamp": time(session.at), "cwd": cwd });
     let mut file = format!("{head}\n");
     let mut before = Value::Null;
     for (turn, at) in session.turns.iter().zip((session.at..).step_by(1_000)) {
@@ -315,7 +338,11 @@ fn rfc3339(at: i64) -> String {
     let month = if month < 10 { month + 3 } else { month - 9 };
     let year = year + era * 400 + i64::from(month <= 2);
     let (hours, minutes) = (time / 3_600_000, time / 60_000 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{:02}.{:03}Z", time / 1_000 % 60, time % 1_000)
+    format!(
+        "{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{:02}.{:03}Z",
+        time / 1_000 % 60,
+        time % 1_000
+    )
 }
 
 /// Conversations of the published form, a corpus each.
@@ -374,7 +401,8 @@ fn spoken_date(text: &str) -> Option<i64> {
 fn own() -> Result<Corpus> {
     let mut corpus = Corpus { sessions: Vec::new(), questions: Vec::new() };
     for (n, line) in OWN.lines().enumerate() {
-        let read: Value = serde_json::from_str(line).with_context(|| format!("session {} is no JSON", n + 1))?;
+        let read: Value =
+            serde_json::from_str(line).with_context(|| format!("session {} is no JSON", n + 1))?;
         let name = read["name"].as_str().context("a session has no name")?.to_owned();
         let mut date = read["date"].as_str().unwrap_or_default().split('-').map(str::parse::<i64>);
         let (Some(Ok(year)), Some(Ok(month)), Some(Ok(day))) = (date.next(), date.next(), date.next()) else {
@@ -425,7 +453,10 @@ mod tests {
     fn dates_are_read_and_written() {
         let at = spoken_date("1:56 pm on 8 May, 2023").unwrap_or_default();
         assert_eq!(rfc3339(at), "2023-05-08T13:56:00.000Z");
-        assert_eq!(rfc3339(spoken_date("12:05 am on 29 February, 2024").unwrap_or_default()), "2024-02-29T00:05:00.000Z");
+        assert_eq!(
+            rfc3339(spoken_date("12:05 am on 29 February, 2024").unwrap_or_default()),
+            "2024-02-29T00:05:00.000Z"
+        );
         assert_eq!(spoken_date("8 May"), None);
     }
 }

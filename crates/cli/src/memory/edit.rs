@@ -3,9 +3,9 @@
 use std::io::Write as _;
 
 use quipu_memory::AuthorClass;
+use quipu_memory::MemoryError;
 use quipu_memory::files::{FileName, FileProblem};
 use quipu_memory::notes::{FoundLine, NoteAuthor};
-use quipu_memory::MemoryError;
 use serde_json::json;
 
 use super::{EditArgs, MoveArgs, WhoseArg, open, place};
@@ -92,9 +92,9 @@ pub(super) async fn move_lines(args: &MoveArgs) -> Result<(), Failure> {
         return Err(Failure::usage(format!("{name} has no such lines")));
     }
     // What nobody accepted stays so; a person who moves other lines vouches for none of them.
-    let of_lines = authors.iter().filter(|one| moved.iter().any(|line| {
-        (one.lines.first..=one.lines.last).contains(&line.line)
-    }));
+    let of_lines = authors
+        .iter()
+        .filter(|one| moved.iter().any(|line| (one.lines.first..=one.lines.last).contains(&line.line)));
     let class = of_lines.clone().map(|one| one.class).max().unwrap_or(AuthorClass::Untrusted);
     let sources = of_lines.filter_map(|one| one.node).collect();
     let author = NoteAuthor { class, by: "move".into(), sources };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 
 use quipu_host::holders::EraseTargets;
-use quipu_memory::Forgotten;
+use quipu_memory::ForgetList;
 use quipu_memory::notes::{FoundLine, Notebook};
 use quipu_protocol::NodeId;
 use quipu_store::{Order, SearchQuery, Sessions};
@@ -20,8 +20,8 @@ use crate::print::{note, printable};
 const NODES: usize = 1_000;
 /// Nodes that are shown.
 const SHOWN: usize = 10;
-/// Holders of what is derived of memories begin with this, or with it behind `store.`.
-const DERIVED: &str = "memory";
+/// What holds lines of memories beside their files. The index of notes follows the files.
+const DERIVED: [&str; 1] = ["store.dreams"];
 /// The shortest text that holders look for.
 const NEEDLE: usize = 4;
 
@@ -40,8 +40,7 @@ pub(super) async fn forget(args: &ForgetArgs) -> Result<(), Failure> {
         for line in lines {
             let FoundLine { name, line, text } = line;
             if args.out.json {
-                let row =
-                    json!({ "type": "line", "memory": book.place().id, "path": name.as_str(), "line": line, "text": text });
+                let row = json!({ "type": "line", "memory": book.place().id, "path": name.as_str(), "line": line, "text": text });
                 writeln!(stdout, "{row}")?;
             } else {
                 let shown = printable(&quipu_memory::context::visible(text));
@@ -69,8 +68,9 @@ pub(super) async fn forget(args: &ForgetArgs) -> Result<(), Failure> {
     }
     if !args.yes {
         let plan = format!("{count} line(s) and {} node(s)", nodes.len());
-        let question =
-            format!("Forget {plan}? The lines go from their files; no memory search shows the nodes any more.");
+        let question = format!(
+            "Forget {plan}? The lines go from their files; no memory search shows the nodes any more."
+        );
         confirm(&question, &format!("{plan} are forgotten"), "nothing was forgotten")?;
     }
     let kept = remove(&open, &lines, nodes.iter().map(|(node, _)| *node)).await?;
@@ -86,7 +86,9 @@ pub(super) async fn forget(args: &ForgetArgs) -> Result<(), Failure> {
     if more {
         note(format!("More than {NODES} nodes have these words; forget them again."));
     }
-    note("The graph keeps the nodes and the former files until they are erased; `quipu undo` of the memory's session brings lines back.");
+    note(
+        "The graph keeps the nodes and the former files until they are erased; `quipu undo` of the memory's session brings lines back.",
+    );
     Ok(())
 }
 
@@ -98,9 +100,10 @@ async fn remove(
     nodes: impl IntoIterator<Item = NodeId>,
 ) -> Result<Vec<String>, Failure> {
     let mut kept = Vec::new();
-    let texts: BTreeSet<&str> = lines.iter().flat_map(|(_, lines)| lines).map(|line| line.text.as_str()).collect();
+    let texts: BTreeSet<&str> =
+        lines.iter().flat_map(|(_, lines)| lines).map(|line| line.text.as_str()).collect();
     // First, so that nothing is learned again of what goes now.
-    Forgotten::add(&open.memory, texts.iter().copied(), nodes).map_err(quipu_host::Failure::from)?;
+    ForgetList::add(&open.memory, texts.iter().copied(), nodes).map_err(quipu_host::Failure::from)?;
     for (book, lines) in lines {
         if lines.is_empty() {
             continue;
@@ -110,17 +113,9 @@ async fn remove(
         }
     }
     let holders = holders(&open.home);
-    let names: Vec<String> = holders
-        .names()
-        .into_iter()
-        .filter(|name| name.strip_prefix("store.").unwrap_or(name).starts_with(DERIVED))
-        // The files themselves went line by line, with a node each.
-        .filter(|name| *name != DERIVED)
-        .map(str::to_owned)
-        .collect();
-    for text in texts.iter().map(|text| text.trim()).filter(|text| text.len() >= NEEDLE) {
+    for text in texts.iter().map(|text| bare(text)).filter(|text| text.len() >= NEEDLE) {
         let targets = EraseTargets::of_needle(text, "forgotten by the owner of the memory");
-        for name in &names {
+        for name in DERIVED {
             match holders.erase_in(name, &targets).await.map(|answer| answer.answer) {
                 None => {}
                 Some(Ok(report)) => kept.extend(report.kept.iter().map(|kept| kept.detail.clone())),
@@ -133,7 +128,7 @@ async fn remove(
 
 /// Nodes of sessions that have all of the words, and whether there are more.
 async fn nodes(open: &OpenMemories, words: &str) -> Result<(Vec<(NodeId, String)>, bool), Failure> {
-    let forgotten = Forgotten::read(&open.memory).map_err(quipu_host::Failure::from)?;
+    let forgotten = ForgetList::read(&open.memory).map_err(quipu_host::Failure::from)?;
     let query = SearchQuery {
         words: words.to_owned(),
         sessions: Sessions::All,
@@ -145,4 +140,9 @@ async fn nodes(open: &OpenMemories, words: &str) -> Result<(Vec<(NodeId, String)
     let more = found.hits.len() >= NODES;
     let hits = found.hits.into_iter().filter(|hit| !forgotten.hides_node(&hit.node));
     Ok((hits.map(|hit| (hit.node, hit.excerpt.text)).collect(), more))
+}
+
+/// A line without the mark of a list, as what is derived of it holds it.
+fn bare(line: &str) -> &str {
+    line.trim().trim_start_matches(['-', '*', '+', ' '])
 }

@@ -24,7 +24,8 @@ pub(super) fn classes(authors: &[LineAuthor]) -> [u64; 4] {
 }
 
 pub(super) fn classes_json(counts: [u64; 4]) -> Value {
-    let pairs = AuthorClass::ALL.iter().zip(counts).map(|(class, count)| (class.name().to_owned(), count.into()));
+    let pairs =
+        AuthorClass::ALL.iter().zip(counts).map(|(class, count)| (class.name().to_owned(), count.into()));
     Value::Object(pairs.collect())
 }
 
@@ -79,7 +80,8 @@ pub(super) async fn list(out: &OutArgs) -> Result<(), Failure> {
         for (path, problem) in &files.problems {
             let path = path.strip_prefix(&place.root).unwrap_or(path).to_string_lossy();
             if out.json {
-                let line = json!({ "memory": id, "kind": kind, "path": path, "problem": problem.to_string() });
+                let line =
+                    json!({ "memory": id, "kind": kind, "path": path, "problem": problem.to_string() });
                 writeln!(stdout, "{line}")?;
             } else {
                 writeln!(stdout, "  {:<36} not used: {problem}", printable(&path))?;
@@ -123,7 +125,9 @@ pub(super) async fn show(args: &ShowArgs) -> Result<(), Failure> {
         }
     }
     if let Some(line) = text.conflict {
-        note(format!("Line {line} is a conflict mark of git: resolve the conflict; until then no session reads the file."));
+        note(format!(
+            "Line {line} is a conflict mark of git: resolve the conflict; until then no session reads the file."
+        ));
     }
     Ok(stdout.flush()?)
 }

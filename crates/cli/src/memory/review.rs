@@ -94,7 +94,14 @@ fn tell(
         writeln!(stdout, "{line}")?;
         return Ok(());
     }
-    writeln!(stdout, "{}/{name}#L{}-L{} ({})", book.place().id, range.first, range.last, printable(&author.by))?;
+    writeln!(
+        stdout,
+        "{}/{name}#L{}-L{} ({})",
+        book.place().id,
+        range.first,
+        range.last,
+        printable(&author.by)
+    )?;
     for line in text.lines() {
         writeln!(stdout, "  {}", printable(&quipu_memory::context::visible(line)))?;
     }

@@ -14,6 +14,12 @@ use crate::exit::Failure;
 use crate::home::home;
 use crate::print::{Paint, printable};
 use quipu_memory::project_root;
+use quipu_store::{UsageGrouping, UsageQuery};
+
+/// What calls models in the background, by the purposes of its calls.
+const PARTS: [&str; 3] = ["dream", "memory-flush", "active-memory"];
+/// Milliseconds.
+const WEEK: i64 = 7 * 86_400_000;
 
 pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
     let mut stdout = crate::console::stdout();
@@ -22,7 +28,9 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
     if quipu_host::memory::memory_places(&home(&out.store)?, &cwd)?.is_empty() {
         match out.json {
             true => writeln!(stdout, "{}", json!({ "on": false, "project": project, "memories": [] }))?,
-            false => writeln!(stdout, "Memory is off in {}; `quipu memory on` switches it on.", project.display())?,
+            false => {
+                writeln!(stdout, "Memory is off in {}; `quipu memory on` switches it on.", project.display())?
+            }
         }
         return Ok(stdout.flush()?);
     }
@@ -43,7 +51,8 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
             }
         }
         let place = book.place();
-        let dreamt = std::fs::metadata(place.root.join(FileName::DREAMS)).and_then(|found| found.modified()).ok();
+        let dreamt =
+            std::fs::metadata(place.root.join(FileName::DREAMS)).and_then(|found| found.modified()).ok();
         let dreamt = dreamt
             .and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok())
             .and_then(|at| i64::try_from(at.as_millis()).ok());
@@ -70,9 +79,27 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
         let dreamt = dreamt.map_or_else(|| "never".to_owned(), |at| crate::print::ago(quipu_host::now(), at));
         writeln!(stdout, "  last dream: {dreamt}")?;
     }
+    let mut week = Vec::new();
+    let query = UsageQuery { by: UsageGrouping::Purpose, since: Some(quipu_host::now() - WEEK), until: None };
+    let used = open.engine.store().usage(query).await?.found;
+    for part in PARTS {
+        let sums = used.iter().filter(|sum| sum.key == part);
+        let (mut calls, mut tokens, mut cost) = (0, 0, 0.0);
+        for sum in sums {
+            calls += sum.calls;
+            tokens += sum.input + sum.output + sum.cache_read + sum.cache_write;
+            cost += sum.cost;
+        }
+        week.push(json!({ "purpose": part, "calls": calls, "tokens": tokens, "cost": cost }));
+        if !out.json && calls > 0 {
+            writeln!(stdout, "{part} this week: {calls} calls, {tokens} tokens, ${cost:.4}")?;
+        }
+    }
     if out.json {
-        writeln!(stdout, "{}", json!({ "on": true, "project": project, "memories": memories }))?;
+        let line = json!({ "on": true, "project": project, "memories": memories, "week": week });
+        writeln!(stdout, "{line}")?;
+    } else if week.iter().all(|part| part["calls"] == 0) {
+        writeln!(stdout, "No model was called for memory this week.")?;
     }
     Ok(stdout.flush()?)
 }
-

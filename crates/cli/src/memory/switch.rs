@@ -37,7 +37,11 @@ pub(super) async fn on(args: &OnArgs) -> Result<(), Failure> {
     let places = memory.open(&cwd).map_err(quipu_host::Failure::from)?;
     if args.out.json {
         let roots: Vec<_> = places.iter().map(|place| place.root.to_string_lossy()).collect();
-        writeln!(crate::console::stdout(), "{}", json!({ "on": true, "project": project, "memories": roots }))?;
+        writeln!(
+            crate::console::stdout(),
+            "{}",
+            json!({ "on": true, "project": project, "memories": roots })
+        )?;
         return Ok(());
     }
     note(format!("Memory is on in {}. New sessions read:", project.display()));
@@ -45,7 +49,9 @@ pub(super) async fn on(args: &OnArgs) -> Result<(), Failure> {
         note(format!("  {}", place.root.display()));
     }
     if !home.config().memory.enabled {
-        note("`memory.enabled` is false in your settings, so nothing is read; `quipu config unset memory.enabled` changes that.");
+        note(
+            "`memory.enabled` is false in your settings, so nothing is read; `quipu config unset memory.enabled` changes that.",
+        );
     }
     let repository = MemoryHome::repository(project);
     let unknown = workspace.is_some_and(|root| !list_files(&root).files.is_empty())

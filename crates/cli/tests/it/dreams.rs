@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use nix::sys::signal::Signal;
-use quipu::store::{Dreams as _, SignalKind, SignalPlace, TextSignal, SqliteStore};
+use quipu::store::{Dreams as _, SignalKind, SignalPlace, SqliteStore, TextSignal};
 use quipu_memory::dream::{claim_hash, concept_tags, daily_pieces};
+use quipu_memory::notes::Notebook;
+use quipu_memory::{MemoryHome, MemoryKind, MemoryPlace, project_root};
 use quipu_protocol::NodeId;
 use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::{Value, json};
@@ -40,20 +42,31 @@ fn today() -> jiff::civil::Date {
 
 /// The directory of the project's memory, which is switched on.
 fn memory(world: &World) -> PathBuf {
-    world.run(&["memory", "on"]).ok();
-    let mut found = None;
-    for entry in std::fs::read_dir(world.path("home/.quipu/memory")).into_iter().flatten() {
-        let path = entry.unwrap().path();
-        if !path.ends_with("user") {
-            found = Some(path);
-        }
-    }
-    let found = found.unwrap_or_else(|| {
-        let project = quipu_memory::project_root(&world.path("work").canonicalize().unwrap()).to_path_buf();
-        quipu_memory::MemoryHome::new(&world.path("home/.quipu")).project(&project).root
+    let project = project_root(&world.path("work").canonicalize().unwrap()).to_path_buf();
+    let home = MemoryHome::new(&world.path("home/.quipu"));
+    home.choose(&project, |choice| choice.on = true).unwrap();
+    let root = home.project(&project).root;
+    std::fs::create_dir_all(root.join("memory")).unwrap();
+    root
+}
+
+/// A person accepts all that stands in the memory.
+fn accept_all(world: &World, memory: &std::path::Path) {
+    let home = MemoryHome::new(&world.path("home/.quipu"));
+    let place = MemoryPlace { id: id_of(memory), kind: MemoryKind::Project, root: memory.to_owned() };
+    let store = store(world);
+    let here = quipu_host::Home::at(world.path("home/.quipu"), Arc::new(quipu_host::SilentObserver));
+    let sealer = here.engine(store.clone(), &here.settings()).unwrap().sealer().clone();
+    let book = Notebook::new(&home, place, store, sealer);
+    block_on(async {
+        book.observe().await.unwrap();
+        let lines = book.to_review().await.unwrap();
+        book.accept(&lines).await.unwrap();
     });
-    std::fs::create_dir_all(found.join("memory")).unwrap();
-    found
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
 fn note_path() -> String {
@@ -71,7 +84,6 @@ fn id_of(memory: &std::path::Path) -> String {
 
 /// Stores that searches of four days found these texts.
 fn recalled(world: &World, memory: &str, found: &[(SignalPlace, String)]) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let now = quipu_host::now();
     let mut signals = Vec::new();
     for (place, text) in found {
@@ -79,7 +91,9 @@ fn recalled(world: &World, memory: &str, found: &[(SignalPlace, String)]) {
             SignalPlace::Lines { path, .. } => format!("memory:{path}:{}", claim_hash(text)),
             SignalPlace::Node(node) => format!("node:{node}"),
         };
-        for (query, ago) in [("which server", 4), ("where", 3), ("oslo", 2), ("what is red", 1), ("deploys", 0)] {
+        for (query, ago) in
+            [("which server", 4), ("where", 3), ("oslo", 2), ("what is red", 1), ("deploys", 0)]
+        {
             let at = now - ago * 86_400_000;
             signals.push(TextSignal {
                 key: key.clone(),
@@ -95,7 +109,7 @@ fn recalled(world: &World, memory: &str, found: &[(SignalPlace, String)]) {
         }
     }
     let store = store(world);
-    runtime.block_on(store.note_recalls(memory, signals)).unwrap();
+    block_on(store.note_recalls(memory, signals)).unwrap();
 }
 
 /// The pieces of a note, recalled.
@@ -104,7 +118,9 @@ fn recall_note(world: &World, memory: &std::path::Path) {
     let text = std::fs::read_to_string(memory.join(&path)).unwrap();
     let found: Vec<_> = daily_pieces(&text)
         .into_iter()
-        .map(|piece| (SignalPlace::Lines { path: path.clone(), first: piece.first, last: piece.last }, piece.text))
+        .map(|piece| {
+            (SignalPlace::Lines { path: path.clone(), first: piece.first, last: piece.last }, piece.text)
+        })
         .collect();
     recalled(world, &id_of(memory), &found);
 }
@@ -113,7 +129,7 @@ fn recall_note(world: &World, memory: &std::path::Path) {
 fn ready(world: &World) -> PathBuf {
     let memory = memory(world);
     std::fs::write(memory.join(note_path()), format!("# Deploys\n\n- {FACT}\n")).unwrap();
-    world.run(&["memory", "review", "--accept-all"]).ok();
+    accept_all(world, &memory);
     recall_note(world, &memory);
     memory
 }
@@ -135,8 +151,7 @@ fn dreaming_that_is_off_writes_nothing() {
     assert_eq!(world.run(&["dream", "status", "--json"]).ok().json()["enabled"], false);
     world.run(&["schedule", "run", "--once"]).ok();
     assert_eq!(world.run(&["schedule", "list", "--json"]).ok().text(), "");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    assert!(runtime.block_on(store(&world).dreamt_memories()).unwrap().is_empty());
+    assert!(block_on(store(&world).dreamt_memories()).unwrap().is_empty());
     assert!(!memory.join("MEMORY.md").exists() && !memory.join("DREAMS.md").exists());
 }
 
@@ -158,20 +173,6 @@ fn dream_without_a_model_promotes_and_says_why() {
     assert!(file.contains(&format!("- Deploys: {FACT} <!-- quipu:dream ")), "{file}");
     assert!(!memory.join("DREAMS.md").exists(), "no prose without a model");
     assert!(world.requests().is_empty());
-    let line = file.lines().position(|line| line.contains(FACT)).unwrap() + 1;
-    for words in [format!("MEMORY.md#L{line}"), "server is red".to_owned()] {
-        let why = world.run(&["memory", "why", &words, "--json"]).ok().json();
-        let source = &why["promotion"]["sources"][0];
-        assert_eq!((&source["recalls"], &source["class"]), (&json!(5), &json!("owner")), "{why}");
-        assert_eq!(source["place"], format!("{}#L3", note_path()));
-        assert!(source["signals"]["total"].as_f64().unwrap() >= 0.75 && source["signals"]["relevance"].is_f64());
-    }
-    let shown = world.run(&["memory", "why", "server is red"]).ok().text();
-    assert!(shown.contains("5 recalls") && shown.contains("relevance"), "{shown}");
-    world.run(&["memory", "why", "nothing like it"]).fails(2, &["no line of MEMORY.md"]);
-    let explained = world.run(&["memory", "promote-explain", FACT, "--json"]).ok().json_lines();
-    assert_eq!(explained[0]["gates"][0]["gate"], "promoted", "{explained:?}");
-    world.run(&["memory", "promote-explain", "zebra"]).fails(2, &["nothing that was recalled"]);
     // The job is there, for the next night.
     let jobs = world.run(&["schedule", "list", "--json"]).ok().json_lines();
     assert_eq!((&jobs[0]["kind"], &jobs[0]["state"]), (&json!("dream"), &json!("waiting")), "{jobs:?}");
@@ -248,8 +249,13 @@ fn killed_dream_goes_on_where_it_was() {
     dreaming.wait();
     assert!(!memory.join("MEMORY.md").exists());
     let status = world.run(&["dream", "status", "--json"]).ok().json();
-    let ours = status["memories"].as_array().unwrap().iter().find(|one| one["memory"] == id_of(&memory)).unwrap();
-    assert_eq!((&ours["last"]["phase"], &ours["last"]["ended"]), (&json!("distil"), &Value::Null), "{status}");
+    let ours =
+        status["memories"].as_array().unwrap().iter().find(|one| one["memory"] == id_of(&memory)).unwrap();
+    assert_eq!(
+        (&ours["last"]["phase"], &ours["last"]["ended"]),
+        (&json!("distil"), &Value::Null),
+        "{status}"
+    );
     let started = ours["last"]["started"].clone();
     // The lease of the dead process ends first.
     let done = world.run(&["dream", "--now", "--json"]).ok().json_lines();
@@ -333,7 +339,12 @@ fn fifty_planted_texts_never_become_a_line() {
     let mut parent = None::<String>;
     for (at, text) in in_import.iter().enumerate() {
         let id = format!("a{at}");
-        let mut entry = assistant(&id, parent.as_deref().unwrap_or(""), &json!([{ "type": "text", "text": text }]), "stop");
+        let mut entry = assistant(
+            &id,
+            parent.as_deref().unwrap_or(""),
+            &json!([{ "type": "text", "text": text }]),
+            "stop",
+        );
         if parent.is_none() {
             entry["parentId"] = Value::Null;
         }
@@ -359,7 +370,34 @@ fn fifty_planted_texts_never_become_a_line() {
     }
     assert_eq!(lasting(&memory), "");
     // Accepted by a person, a line of a note is that person's.
-    world.run(&["memory", "review", "--accept-all"]).ok();
-    let explained = world.run(&["memory", "promote-explain", &in_file[4], "--json"]).ok().json_lines();
-    assert_eq!(explained[0]["class"], "owner", "{explained:?}");
+    accept_all(&world, &memory);
+    let preview = world.run(&["dream", "--dry-run", "--json"]).ok().json_lines();
+    let ours = preview.iter().find(|one| one["memory"] == id_of(&memory)).unwrap();
+    assert_eq!(ours["chosen"][0]["class"], "owner", "{ours}");
+}
+
+#[test]
+fn promoted_line_says_where_it_came_from() {
+    let world = World::new([]);
+    world.unchecked();
+    settings(&world, &json!({}));
+    let memory = ready(&world);
+    world.run(&["dream", "--now"]).ok();
+    let file = lasting(&memory);
+    let line = file.lines().position(|line| line.contains(FACT)).unwrap() + 1;
+    for words in [format!("MEMORY.md#L{line}"), "server is red".to_owned()] {
+        let why = world.run(&["memory", "why", &words, "--json"]).ok().json();
+        let source = &why["promotion"]["sources"][0];
+        assert_eq!((&source["recalls"], &source["class"]), (&json!(5), &json!("owner")), "{why}");
+        assert_eq!(source["place"], format!("{}#L3", note_path()));
+        assert!(
+            source["signals"]["total"].as_f64().unwrap() >= 0.75 && source["signals"]["relevance"].is_f64()
+        );
+    }
+    let shown = world.run(&["memory", "why", "server is red"]).ok().text();
+    assert!(shown.contains("5 recalls") && shown.contains("relevance"), "{shown}");
+    world.run(&["memory", "why", "nothing like it"]).fails(2, &["no line of MEMORY.md"]);
+    let explained = world.run(&["memory", "promote-explain", FACT, "--json"]).ok().json_lines();
+    assert_eq!(explained[0]["gates"][0]["gate"], "promoted", "{explained:?}");
+    world.run(&["memory", "promote-explain", "zebra"]).fails(2, &["nothing that was recalled"]);
 }

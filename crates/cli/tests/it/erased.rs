@@ -161,7 +161,7 @@ fn doctor_tells_the_bytes_of_every_holder() {
     let all = [
         "store.graph",
         "store.jobs",
-        "store.dreams",
+        "store.memory-dreams",
         "store.search",
         "store.semantic",
         "store.activity",

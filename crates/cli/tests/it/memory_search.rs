@@ -1,5 +1,6 @@
 //! `quipu memory search`, over imported sessions and notes.
 
+use quipu_testkit::Answer;
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -33,7 +34,11 @@ fn search(world: &World, args: &[&str]) -> Vec<Value> {
 fn questions_find_imported_turns_by_their_own_ids() {
     let world = World::new([]);
     std::fs::create_dir_all(world.path("files")).unwrap();
-    let one = [("D1:1", "Ann: I adopted a puppy."), ("D1:2", "Bob: What is it called?"), ("D1:3", "Ann: Pluto, of course.")];
+    let one = [
+        ("D1:1", "Ann: I adopted a puppy."),
+        ("D1:2", "Bob: What is it called?"),
+        ("D1:3", "Ann: Pluto, of course."),
+    ];
     let two = [("D2:1", "Bob: The migration failed again."), ("D2:2", "Ann: Drop the index first.")];
     world.file("../files/one.jsonl", session("/elsewhere/pets", 2, &one));
     world.file("../files/two.jsonl", session("/elsewhere/code", 9, &two));
@@ -43,7 +48,10 @@ fn questions_find_imported_turns_by_their_own_ids() {
     assert_eq!(ids(&found)[..2], ["D1:1", "D1:2"], "{found:?}");
     let hit = &found[0];
     assert!(hit["node"].as_str().unwrap().len() == 64 && hit["session"].is_string(), "{hit}");
-    assert_eq!((&hit["by"], &hit["kind"], &hit["score"], &hit["author"]), (&json!("words"), &json!("user"), &json!(1.0), &json!("owner")));
+    assert_eq!(
+        (&hit["by"], &hit["kind"], &hit["score"], &hit["author"]),
+        (&json!("words"), &json!("user"), &json!(1.0), &json!("owner"))
+    );
     assert_eq!(ids(&search(&world, &["why did migrations fail", "--limit", "1"])), ["D2:1"]);
     assert_eq!(ids(&search(&world, &["puppy", "--project", "/elsewhere/code"])), [""; 0]);
     assert_eq!(ids(&search(&world, &["puppy", "--kind", "assistant"])), [""; 0]);
@@ -57,7 +65,10 @@ fn questions_find_imported_turns_by_their_own_ids() {
     let session = hit["session"].as_str().unwrap().to_owned();
     world.run(&["rm", "--yes", &session]).ok();
     assert_eq!(ids(&search(&world, &["puppy"])), [""; 0]);
-    world.file("../files/three.jsonl", self::session("/elsewhere/pets", 12, &[("D3:1", "Ann: another puppy")]));
+    world.file(
+        "../files/three.jsonl",
+        self::session("/elsewhere/pets", 12, &[("D3:1", "Ann: another puppy")]),
+    );
     world.run(&["import", "pi", files.to_str().unwrap(), "--yes"]).ok();
     assert_eq!(ids(&search(&world, &["puppy"])), ["D3:1"]);
 }
@@ -71,4 +82,46 @@ fn store_without_questions_has_no_index_for_them() {
     assert_eq!(search(&world, &["hello"]).len(), 2, "the answer stands beside it");
     let written = std::fs::read(world.path("home/.quipu/quipu.db-wal")).unwrap_or_default();
     assert!(has() || contains(&written, b"quipu_x_recall"));
+}
+
+/// The text of everything that the last request says.
+fn last(world: &World) -> String {
+    let body: Value = world.requests().last().unwrap().json();
+    body.to_string()
+}
+
+#[test]
+fn model_notes_something_and_finds_it_in_its_own_project() {
+    let world = World::new([]);
+    let tools = |world: &World| last(world).contains("memory_search");
+    world.server.push(Answer::new().text("Well.").reply());
+    world.run(&["-p", "hello"]).ok();
+    assert!(!tools(&world), "memory is off");
+    world.run(&["memory", "on"]).ok();
+    world.server.push(call("c1", "memory_note", &json!({ "text": "The key rotates on Mondays." })));
+    world.server.push(Answer::new().text("I noted it.").reply());
+    world.run(&["-p", "Keep that in mind."]).ok();
+    assert!(tools(&world) && last(&world).contains("#L1"), "{}", last(&world));
+    world.server.push(call(
+        "c2",
+        "memory_search",
+        &json!({ "query": "When do keys rotate?", "kind": "note" }),
+    ));
+    world.server.push(Answer::new().text("On Mondays.").reply());
+    world.run(&["-p", "When?"]).ok();
+    assert!(last(&world).contains("- The key rotates on Mondays."), "{}", last(&world));
+    let hits = search(&world, &["key rotation", "--kind", "note"]);
+    let [hit] = &hits[..] else { panic!("{hits:?}") };
+    assert_eq!(
+        (&hit["lines"], &hit["by"], &hit["author"]),
+        (&json!([1, 1]), &json!("words"), &json!("agent"))
+    );
+    assert!(hit["path"].as_str().unwrap().starts_with("memory/") && hit["node"].is_null());
+    // Another project sees none of it.
+    let other = world.path("other");
+    std::fs::create_dir_all(&other).unwrap();
+    let mut command = world.quipu(&["memory", "on"]);
+    assert!(command.current_dir(&other).status().unwrap().success());
+    let mut command = world.quipu(&["memory", "search", "--json", "key rotation", "--kind", "note"]);
+    assert_eq!(String::from_utf8_lossy(&command.current_dir(&other).output().unwrap().stdout), "");
 }

@@ -63,7 +63,8 @@ fn prompt_runs_in_its_own_session_and_tells_the_next_terminal() {
     );
     let session = run["session"].as_str().unwrap().to_owned();
     assert!(world.sessions().iter().any(|row| row["id"] == session.as_str()), "{session}");
-    // One start shows it, and no second one.
+    // One start shows it, and no second one. It would ask about the rules first.
+    std::fs::remove_file(world.path("work/AGENTS.md")).unwrap();
     for shows in [true, false] {
         let mut terminal = Terminal::open(&world, &[]);
         terminal.shows("test-1");
@@ -127,7 +128,8 @@ fn killed_run_is_interrupted_and_runs_again() {
 
 #[test]
 fn budget_stops_a_job_and_without_one_nothing_paid_runs() {
-    let first = call("c1", "read", &json!({ "path": "a" }));
+    let read = json!({ "path": "a" }).to_string();
+    let first = Answer::new().tool_call("c1", "read", &read).usage(10, 1_000, 0, 0).reply();
     let world = World::new([first, Answer::new().text("Never.").reply()]);
     world.file("a", "x");
     price(&world);
@@ -151,7 +153,9 @@ fn budget_stops_a_job_and_without_one_nothing_paid_runs() {
     let run = &log(&world)[0];
     let text = run["text"].as_str().unwrap().to_owned();
     assert!(run["state"] == "limit" && text.contains("budget of $1.5"), "{run} after {}", requests.len());
-    assert_eq!(jobs(&world).len(), 0, "it was due once, and is not tried again");
+    let listed = jobs(&world);
+    let stands = (&listed[0]["state"], &listed[0]["attempts"]);
+    assert_eq!(stands, (&json!("waiting"), &json!(0)), "it is not tried again, and keeps its time");
 }
 
 #[test]
@@ -232,6 +236,8 @@ fn command_and_notification_get_the_answer() {
         &[
             "--command",
             "cat > \"$QUIPU_HOME/../got\"; echo $QUIPU_JOB $QUIPU_JOB_STATE >> \"$QUIPU_HOME/../got\"",
+            "--budget",
+            "50",
             "x",
         ],
     );

@@ -57,7 +57,8 @@ impl ContextSource for Keeper {
             match self.does {
                 Does::AsksAModel => {
                     let purpose = RunnerPurpose::new("keeping").map_err(SourceError::new)?;
-                    let asked = ask.cx.runner().call(CallRequest::new(purpose, "What is worth keeping?")).await;
+                    let asked =
+                        ask.cx.runner().call(CallRequest::new(purpose, "What is worth keeping?")).await;
                     self.answers.lock().unwrap().push(asked.map_err(SourceError::new)?.text);
                     Ok(())
                 }
@@ -118,7 +119,9 @@ async fn source_is_told_before_each_way_of_compacting() {
         [Some(CompactionReason::Overflow), Some(CompactionReason::Manual)]
     );
     assert_ne!(asked[0].head, asked[1].head);
-    assert!(asked[0].messages.iter().any(|message| crate::support::text_of(message).starts_with("question-0")));
+    assert!(
+        asked[0].messages.iter().any(|message| crate::support::text_of(message).starts_with("question-0"))
+    );
     assert!(asked[1].previous.as_deref().is_some_and(|previous| previous.contains("One.")));
     assert_eq!(*keeper.answers.lock().unwrap(), ["kept 1", "kept 2"]);
     live.finish().await;
@@ -138,7 +141,10 @@ async fn source_is_told_once_for_each_compaction_near_the_end() {
         assert_eq!(live.run(&long(&format!("question-{n}"))).await, Outcome::Done);
     }
     let (ended, asked) = (ended(&live), keeper.asked());
-    assert!(!ended.is_empty() && ended.iter().all(|end| *end == (CompactionReason::Threshold, true)), "{ended:?}");
+    assert!(
+        !ended.is_empty() && ended.iter().all(|end| *end == (CompactionReason::Threshold, true)),
+        "{ended:?}"
+    );
     assert_eq!(asked.len(), ended.len());
     let heads: std::collections::HashSet<_> = asked.iter().map(|ask| ask.head).collect();
     assert_eq!(heads.len(), asked.len());
@@ -149,7 +155,8 @@ async fn source_is_told_once_for_each_compaction_near_the_end() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn compaction_goes_on_whatever_a_source_does_before_it() {
-    for (does, why) in [(Does::Fails, "no room"), (Does::Panics, "panicked"), (Does::Hangs, "within 0.05 s")] {
+    for (does, why) in [(Does::Fails, "no room"), (Does::Panics, "panicked"), (Does::Hangs, "within 0.05 s")]
+    {
         let world = World::new();
         let keeper = Keeper::new(does);
         let live = world.create_with(options(&world, &keeper)).await;

@@ -382,6 +382,12 @@ impl<'a> Walk<'a> {
             return Ok(match entry.as_deref() {
                 Some(Entry::Meta(_)) => StepAction::PutBack,
                 Some(Entry::Message(quipu_protocol::Message::ToolResult(_))) => StepAction::Tool,
+                // Whoever made it: its node says who that is.
+                Some(Entry::Message(quipu_protocol::Message::Custom(custom)))
+                    if custom.custom_type == crate::MEMORY_CHANGE =>
+                {
+                    StepAction::Tool
+                }
                 Some(_) | None => StepAction::ByHand,
             });
         };

@@ -23,11 +23,11 @@ pub use place::DreamPlace;
 /// Where the file of choices cannot be used.
 pub fn dreaming_places(home: &Home) -> Result<Vec<MemoryPlace>, Failure> {
     let config = home.config();
-    if !config.dreaming.enabled {
+    if !config.memory.enabled || !config.dreaming.enabled {
         return Ok(Vec::new());
     }
     let memory = MemoryHome::new(&home.dir);
-    let choices = memory.choices().map_err(Failure::failed)?;
+    let choices = memory.choices()?;
     let mut places: Vec<MemoryPlace> = Vec::new();
     for (project, choice) in choices.projects() {
         if choice.on {
@@ -71,7 +71,7 @@ pub async fn note_recalls(
     found: &[RecalledText],
 ) -> Result<(), Failure> {
     let config = home.config();
-    if !config.dreaming.enabled || book.place().kind == MemoryKind::Repository {
+    if !config.memory.enabled || !config.dreaming.enabled || book.place().kind == MemoryKind::Repository {
         return Ok(());
     }
     let place = DreamPlace::new(home.clone(), book.clone(), store.clone(), None);

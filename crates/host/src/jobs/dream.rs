@@ -31,7 +31,7 @@ impl DreamJob {
     async fn dream(&self, cx: &JobContext) -> Result<JobOutcome, JobError> {
         let home = &self.0;
         let config = home.config();
-        if !config.dreaming.enabled {
+        if !config.dreaming.enabled || !config.memory.enabled {
             return Ok(JobOutcome::Done);
         }
         let store = home.store().await.map_err(JobError::new)?;

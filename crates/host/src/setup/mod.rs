@@ -435,7 +435,7 @@ impl SetupImport<'_> {
     }
 }
 
-fn setting_failure(error: crate::settings::SettingError) -> Failure {
+pub(crate) fn setting_failure(error: crate::settings::SettingError) -> Failure {
     use crate::settings::SettingError;
     match error {
         SettingError::Failed(failure) => failure,

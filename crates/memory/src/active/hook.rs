@@ -1,6 +1,6 @@
 //! The step before a run.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,6 +33,8 @@ const SETTLES: f64 = 0.6;
 const CHILD: &str = "child-";
 /// A budget that no call with a price fits.
 const NOTHING: f64 = 1e-9;
+/// Texts that were added to a session, as far as they are known.
+const ADDED: usize = 1_000;
 /// Sessions whose turns are remembered.
 const SESSIONS: usize = 64;
 
@@ -48,7 +50,15 @@ pub struct ActiveMemory {
 struct State {
     breaker: Breaker,
     cache: RecallCache,
-    turns: HashMap<String, RecentTurns>,
+    sessions: HashMap<String, SessionState>,
+}
+
+/// What is known of a session.
+#[derive(Default)]
+struct SessionState {
+    turns: RecentTurns,
+    /// What stands beside its prompts already: it stays there.
+    added: HashSet<String>,
 }
 
 /// What a search or a model came to in time.
@@ -65,7 +75,7 @@ impl ActiveMemory {
         let state = State {
             breaker: Breaker::new(options.timeouts, options.cooldown),
             cache: RecallCache::new(options.cache),
-            turns: HashMap::new(),
+            sessions: HashMap::new(),
         };
         Self { search, options, state: Mutex::new(state), asks: AtomicBool::new(false) }
     }
@@ -86,10 +96,10 @@ impl ActiveMemory {
         let (query, turns, cached) = {
             let mut state = self.state();
             let now = Instant::now();
-            if state.turns.len() >= SESSIONS && !state.turns.contains_key(&session) {
-                state.turns.clear();
+            if state.sessions.len() >= SESSIONS && !state.sessions.contains_key(&session) {
+                state.sessions.clear();
             }
-            let turns = state.turns.entry(session.clone()).or_default();
+            let turns = &mut state.sessions.entry(session.clone()).or_default().turns;
             let query = search_query(&prompt, turns.last_prompt());
             let before = turns.clone();
             turns.prompt(&prompt);
@@ -101,7 +111,7 @@ impl ActiveMemory {
             (query, before, cached)
         };
         if let Some(found) = cached {
-            return found;
+            return self.unless_added(&session, found);
         }
         let recalled = self.recall(&query, &prompt, &turns, cx).await;
         let mut state = self.state();
@@ -109,7 +119,8 @@ impl ActiveMemory {
             Ok(Recalled::Found(found)) => {
                 state.breaker.answered();
                 state.cache.put(&session, &query, found.clone(), Instant::now());
-                found
+                drop(state);
+                self.unless_added(&session, found)
             }
             Ok(Recalled::Late) => {
                 state.breaker.timed_out(Instant::now());
@@ -118,6 +129,17 @@ impl ActiveMemory {
             // The prompt goes on without it, and the next one tries again.
             Err(_) => None,
         }
+    }
+
+    /// Each text is added once to a session.
+    fn unless_added(&self, session: &str, found: Option<String>) -> Option<String> {
+        let found = found?;
+        let mut state = self.state();
+        let known = state.sessions.entry(session.to_owned()).or_default();
+        if known.added.len() >= ADDED {
+            known.added.clear();
+        }
+        known.added.insert(found.clone()).then_some(found)
     }
 
     async fn recall(
@@ -230,8 +252,8 @@ impl Hook for ActiveMemory {
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<RunEndVerdict, HookError>> {
         let session = cx.session.as_ref().map_or("", |id| id.as_str());
-        if let Some(turns) = self.state().turns.get_mut(session) {
-            turns.answer(&end.answer);
+        if let Some(known) = self.state().sessions.get_mut(session) {
+            known.turns.answer(&end.answer);
         }
         Box::pin(std::future::ready(Ok(RunEndVerdict::Pass)))
     }

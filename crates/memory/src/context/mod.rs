@@ -14,7 +14,7 @@ use crate::notes::Notebook;
 use crate::{AuthorClass, MemoryError, MemoryKind};
 
 pub use section::visible;
-use section::{Cut, Shown, framed};
+use section::{CutSide, FileExcerpt, framed};
 
 /// Characters of `USER.md` at most.
 pub const USER_BUDGET: usize = 4_000;
@@ -74,15 +74,15 @@ impl MemorySource {
     }
 
     /// What is read, with its budget, the most important first.
-    fn wanted(&self) -> Vec<(Wanted, usize, Cut)> {
-        let top = |name| Wanted::Top(name);
+    fn wanted(&self) -> Vec<(FileChoice, usize, CutSide)> {
+        let top = |name| FileChoice::Top(name);
         let mut wanted = vec![
-            (top(FileName::USER), USER_BUDGET, Cut::End),
-            (top(FileName::MEMORY), MEMORY_BUDGET, Cut::End),
-            (Wanted::Day(self.today), DAY_BUDGET, Cut::Beginning),
+            (top(FileName::USER), USER_BUDGET, CutSide::End),
+            (top(FileName::MEMORY), MEMORY_BUDGET, CutSide::End),
+            (FileChoice::Day(self.today), DAY_BUDGET, CutSide::Beginning),
         ];
         if let Ok(yesterday) = self.today.yesterday() {
-            wanted.push((Wanted::Day(yesterday), DAY_BUDGET, Cut::Beginning));
+            wanted.push((FileChoice::Day(yesterday), DAY_BUDGET, CutSide::Beginning));
         }
         wanted
     }
@@ -92,16 +92,16 @@ impl MemorySource {
         book: &Notebook,
         name: &FileName,
         most: usize,
-        cut: Cut,
-    ) -> Result<Option<Shown>, MemoryError> {
+        cut: CutSide,
+    ) -> Result<Option<FileExcerpt>, MemoryError> {
         let text = match book.read(name) {
             Ok(text) => text,
             Err(MemoryError::File { problem: FileProblem::Missing, .. }) => return Ok(None),
-            Err(MemoryError::File { problem, .. }) => return Ok(Some(Shown::unusable(&problem))),
+            Err(MemoryError::File { problem, .. }) => return Ok(Some(FileExcerpt::unusable(&problem))),
             Err(error) => return Err(error),
         };
         if let Some(line) = text.conflict {
-            return Ok(Some(Shown::unusable(&FileProblem::Conflict(line))));
+            return Ok(Some(FileExcerpt::unusable(&FileProblem::Conflict(line))));
         }
         let authors = book.authors(name).await?;
         let is_trusted = |line: u32| {
@@ -110,23 +110,23 @@ impl MemorySource {
                     && author.class != AuthorClass::Untrusted
             })
         };
-        Ok(Shown::of(&text.text, is_trusted, most, cut))
+        Ok(FileExcerpt::of(&text.text, is_trusted, most, cut))
     }
 }
 
 /// Which file of each memory.
-enum Wanted {
+enum FileChoice {
     Top(&'static str),
     Day(Date),
 }
 
 /// The files of a memory that are meant.
-fn names(book: &Notebook, wanted: &Wanted) -> Vec<FileName> {
+fn names(book: &Notebook, wanted: &FileChoice) -> Vec<FileName> {
     match wanted {
         // A repository's own view of its user is nobody's.
-        Wanted::Top(FileName::USER) if book.place().kind == MemoryKind::Repository => Vec::new(),
-        Wanted::Top(name) => FileName::new(name).into_iter().collect(),
-        Wanted::Day(day) => {
+        FileChoice::Top(FileName::USER) if book.place().kind == MemoryKind::Repository => Vec::new(),
+        FileChoice::Top(name) => FileName::new(name).into_iter().collect(),
+        FileChoice::Day(day) => {
             let files = book.list().files.into_iter().map(|file| file.name);
             files.filter(|name| name.date().is_some_and(|date| date.day == *day)).take(DAY_FILES).collect()
         }

@@ -1,13 +1,11 @@
 //! A file as a section of the system prompt: what is shown of it, and what is said of the rest.
 
-use std::fmt::Write as _;
-
 use crate::files::{FileName, FileProblem};
 use crate::{MemoryKind, MemoryPlace};
 
 /// Which part of a file is left out where it is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(super) enum CutSide {
     /// The newest lines of a note are at its end.
     Beginning,
     End,
@@ -15,21 +13,26 @@ pub(super) enum Cut {
 
 /// What is shown of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(super) struct FileExcerpt {
     text: String,
     /// What is said of what is not shown.
     notes: Vec<String>,
     pub(super) characters: usize,
 }
 
-impl Shown {
+impl FileExcerpt {
     /// A file that cannot be used says why.
     pub(super) fn unusable(problem: &FileProblem) -> Self {
         Self { notes: vec![format!("not shown: {problem}")], ..Self::default() }
     }
 
     /// `None` where there is nothing to show or to say.
-    pub(super) fn of(text: &str, is_trusted: impl Fn(u32) -> bool, most: usize, cut: Cut) -> Option<Self> {
+    pub(super) fn of(
+        text: &str,
+        is_trusted: impl Fn(u32) -> bool,
+        most: usize,
+        cut: CutSide,
+    ) -> Option<Self> {
         let lines = text.lines().zip(1_u32..);
         let mut unaccepted = 0_usize;
         let mut kept: Vec<(u32, String)> = Vec::new();
@@ -44,7 +47,7 @@ impl Shown {
             return None;
         }
         let count = kept.len();
-        if cut == Cut::Beginning {
+        if cut == CutSide::Beginning {
             kept.reverse();
         }
         let mut characters = 0;
@@ -54,14 +57,14 @@ impl Shown {
         };
         let shown = kept.iter().take_while(fits).count();
         kept.truncate(shown);
-        if cut == Cut::Beginning {
+        if cut == CutSide::Beginning {
             kept.reverse();
         }
         let mut notes = Vec::new();
         if shown < count {
             let which = match (cut, kept.first(), kept.last()) {
-                (Cut::Beginning, Some((first, _)), _) => format!("lines before {first}"),
-                (Cut::End, _, Some((last, _))) => format!("lines after {last}"),
+                (CutSide::Beginning, Some((first, _)), _) => format!("lines before {first}"),
+                (CutSide::End, _, Some((last, _))) => format!("lines after {last}"),
                 (_, _, _) => "all lines".to_owned(),
             };
             notes.push(format!(
@@ -79,7 +82,7 @@ impl Shown {
 }
 
 /// The section: where the text is from, the text, and what is missing of it.
-pub(super) fn framed(place: &MemoryPlace, name: &FileName, shown: &Shown) -> String {
+pub(super) fn framed(place: &MemoryPlace, name: &FileName, shown: &FileExcerpt) -> String {
     let whose = match place.kind {
         MemoryKind::User => "the user's memory for every project",
         MemoryKind::Project | MemoryKind::Workspace => "the memory of this project",
@@ -87,10 +90,11 @@ pub(super) fn framed(place: &MemoryPlace, name: &FileName, shown: &Shown) -> Str
     };
     let mut text = format!("Notes from earlier sessions, quoted from {name} ({whose}).\n");
     if !shown.text.is_empty() {
-        let _ = write!(text, "\n{}", shown.text);
+        text.push('\n');
+        text.push_str(&shown.text);
     }
     for note in &shown.notes {
-        let _ = write!(text, "\n[{note}]");
+        text.push_str(&format!("\n[{note}]"));
     }
     text
 }
@@ -104,9 +108,7 @@ pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         match quipu_tools::is_invisible(c) {
-            true => {
-                let _ = write!(shown, "\u{27e8}U+{:04X}\u{27e9}", u32::from(c));
-            }
+            true => shown.push_str(&format!("\u{27e8}U+{:04X}\u{27e9}", u32::from(c))),
             false => shown.push(c),
         }
     }

@@ -298,7 +298,10 @@ impl Dream<'_> {
         }
         let date = self.date();
         for _ in 0..TRIES {
-            let old = self.host.read(LASTING).await?;
+            let old = match self.host.read(LASTING).await {
+                Ok(old) => old,
+                Err(error) => return unusable(state, error),
+            };
             let text = old.clone().unwrap_or_default();
             let (new, lines) = self.plan(state, &text, &date);
             let Some(new) = new else { return Ok(PhaseEnd::default()) };
@@ -307,9 +310,10 @@ impl Dream<'_> {
                     state.chosen.iter().flat_map(|chosen| chosen.nodes.clone()).collect();
                 nodes.sort_unstable();
                 nodes.dedup();
-                let written = self.host.write(LASTING, old.as_deref(), &new, &nodes).await?;
-                if written == WriteResult::Changed {
-                    continue;
+                match self.host.write(LASTING, old.as_deref(), &new, &nodes).await {
+                    Ok(WriteResult::Written) => {}
+                    Ok(WriteResult::Changed) => continue,
+                    Err(error) => return unusable(state, error),
                 }
             }
             let promotions = lines.iter().map(|line| self.promotion(state, line)).collect();
@@ -431,6 +435,17 @@ impl Dream<'_> {
         let span = jiff::Span::new().try_days(days);
         let date = span.and_then(|span| jiff::civil::Date::constant(1970, 1, 1).checked_add(span));
         date.map_or_else(|_| "unknown".to_owned(), |date| date.to_string())
+    }
+}
+
+/// A file that cannot be used ends a dream without a promotion; the store's errors stop it until it is run again.
+fn unusable(state: &mut DreamState, error: DreamError) -> Result<PhaseEnd, DreamError> {
+    match error {
+        error @ DreamError::Store(_) => Err(error),
+        error => {
+            state.problem(format!("nothing was promoted: {error}"));
+            Ok(PhaseEnd::default())
+        }
     }
 }
 

@@ -12,16 +12,16 @@ use tempfile::TempPath;
 #[derive(Debug)]
 pub(crate) enum Replacement {
     /// It is there. What was there before is kept aside: whoever had it open may still write to it.
-    Done(Former),
+    Done(FormerFile),
     /// Somebody changed the file since it was read; nothing was changed.
     Changed,
 }
 
 /// What was in the place of the new file.
 #[derive(Debug)]
-pub(crate) struct Former(Option<(TempPath, Vec<u8>)>);
+pub(crate) struct FormerFile(Option<(TempPath, Vec<u8>)>);
 
-impl Former {
+impl FormerFile {
     /// What a program wrote into the former file after it was replaced: its whole text then.
     pub(crate) fn written_since(&self) -> Option<Vec<u8>> {
         let (path, bytes) = self.0.as_ref()?;
@@ -44,11 +44,11 @@ pub(crate) fn replace(path: &Path, before: Option<&[u8]>, bytes: &[u8]) -> io::R
             Ok(()) => {
                 // Its name is another one now.
                 drop(aside.keep());
-                Ok(Replacement::Done(Former(None)))
+                Ok(Replacement::Done(FormerFile(None)))
             }
             Err(rustix::io::Errno::EXIST) => Ok(Replacement::Changed),
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => match aside.persist_noclobber(path) {
-                Ok(()) => Ok(Replacement::Done(Former(None))),
+                Ok(()) => Ok(Replacement::Done(FormerFile(None))),
                 Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Ok(Replacement::Changed),
                 Err(error) => Err(error.error),
             },
@@ -72,13 +72,13 @@ pub(crate) fn replace(path: &Path, before: Option<&[u8]>, bytes: &[u8]) -> io::R
         // A file system that cannot exchange two names.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
             aside.persist(path).map_err(|error| error.error)?;
-            return Ok(Replacement::Done(Former(None)));
+            return Ok(Replacement::Done(FormerFile(None)));
         }
         Err(error) => return Err(error.into()),
     }
     // What came out must be what was read; else it goes back.
     if is_same(&aside)? {
-        return Ok(Replacement::Done(Former(Some((aside, before.to_vec())))));
+        return Ok(Replacement::Done(FormerFile(Some((aside, before.to_vec())))));
     }
     match renameat_with(CWD, &*aside, CWD, path, RenameFlags::EXCHANGE) {
         Ok(()) => {

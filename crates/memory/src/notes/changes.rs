@@ -2,7 +2,7 @@
 
 use super::ledger::LineAuthor;
 use super::notebook::{NoteAuthor, Notebook, WrittenNote};
-use super::observe::{Unexplained, of_repository};
+use super::observe::{UnexplainedChange, of_repository};
 use super::pass::Pass;
 use crate::files::{FileName, FileText};
 use crate::{MemoryError, MemoryKind};
@@ -52,7 +52,7 @@ impl Notebook {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub async fn observe(&self) -> Result<Vec<Unexplained>, MemoryError> {
+    pub async fn observe(&self) -> Result<Vec<UnexplainedChange>, MemoryError> {
         if self.place.kind == MemoryKind::Repository || !self.place.root.is_dir() {
             return Ok(Vec::new());
         }

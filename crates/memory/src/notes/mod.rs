@@ -17,5 +17,5 @@ pub use forget::FoundLine;
 pub use ledger::{LineAuthor, LineRange};
 pub use node::{CHANGE, NoteChange, session_of};
 pub use notebook::{NoteAuthor, Notebook, WrittenNote};
-pub use observe::Unexplained;
+pub use observe::UnexplainedChange;
 pub use review::LinesToReview;

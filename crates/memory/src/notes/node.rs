@@ -15,7 +15,7 @@ use super::ledger::LineRange;
 use crate::{AuthorClass, MemoryPlace};
 
 /// The type of messages that are changes of a memory, and the name of what their nodes say beside the files.
-pub const CHANGE: &str = "quipu.memory";
+pub const CHANGE: &str = quipu::history::MEMORY_CHANGE;
 
 /// What the node of a change says beside the files and the class of its author.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use quipu_seal::Sealer;
 use quipu_store::Graph;
 use sha2::{Digest as _, Sha256};
 
-use super::observe::Unexplained;
+use super::observe::UnexplainedChange;
 use crate::files::{FileList, FileName, FileProblem, FileText, list_files, read_file};
 use crate::{AuthorClass, MemoryError, MemoryHome, MemoryKind, MemoryPlace};
 
@@ -50,7 +50,7 @@ pub struct WrittenNote {
     /// The text as it stands there now, with secrets of the new lines replaced.
     pub text: String,
     /// What other programs had changed before.
-    pub unexplained: Vec<Unexplained>,
+    pub unexplained: Vec<UnexplainedChange>,
 }
 
 impl Notebook {

@@ -8,7 +8,7 @@ use crate::files::{FileName, FileText};
 
 /// A file that another program changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unexplained {
+pub struct UnexplainedChange {
     /// The file.
     pub name: FileName,
     /// The node that keeps the change.

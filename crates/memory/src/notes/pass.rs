@@ -12,7 +12,7 @@ use similar::{Algorithm, DiffOp, capture_diff_slices};
 use super::ledger::{ChangeRecord, Ledger, LineAuthor, LineRange, UNEXPLAINED};
 use super::node::{NodeChain, NoteChange, change_of, content_of, ref_of};
 use super::notebook::{NoteAuthor, Notebook, WrittenNote};
-use super::observe::{Unexplained, of_repository};
+use super::observe::{UnexplainedChange, of_repository};
 use crate::files::{
     FILE_BYTES, FileName, FileProblem, FileStamp, FileText, Replacement, list_files, read_file, replace,
 };
@@ -32,7 +32,7 @@ const MODE: u32 = 0o600;
 
 /// A text that a state keeps.
 #[derive(Debug, Clone)]
-struct Kept {
+struct TextState {
     text: String,
     content: ChunkId,
     state: FileState,
@@ -40,18 +40,18 @@ struct Kept {
 
 /// A change that is no node yet.
 #[derive(Debug, Clone)]
-struct Pending {
+struct ChangeDraft {
     class: AuthorClass,
     said: NoteChange,
-    files: Vec<PendingFile>,
+    files: Vec<FileDraft>,
 }
 
 #[derive(Debug, Clone)]
-struct PendingFile {
+struct FileDraft {
     name: FileName,
     /// `None`: there was no file, or nobody knows what it was.
-    before: Option<Kept>,
-    after: Option<Kept>,
+    before: Option<TextState>,
+    after: Option<TextState>,
     stamp: FileStamp,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Pass<'a> {
     book: &'a Notebook,
     _lock: FileLock,
     ledger: Ledger,
-    pending: Vec<Pending>,
+    pending: Vec<ChangeDraft>,
 }
 
 fn now() -> i64 {
@@ -74,7 +74,7 @@ impl<'a> Pass<'a> {
         Ok(Self { book, _lock: lock, ledger, pending: Vec::new() })
     }
 
-    pub(super) async fn observe_and_commit(mut self) -> Result<Vec<Unexplained>, MemoryError> {
+    pub(super) async fn observe_and_commit(mut self) -> Result<Vec<UnexplainedChange>, MemoryError> {
         let found = self.observe().await?;
         let nodes = self.commit().await?;
         Ok(named(found, &nodes))
@@ -109,7 +109,7 @@ impl<'a> Pass<'a> {
         let names = files.iter().map(|file| file.name.clone()).collect();
         if !files.is_empty() {
             let said = NoteChange { by: UNEXPLAINED.to_owned(), ..NoteChange::default() };
-            self.add(Pending { class: AuthorClass::Untrusted, said, files });
+            self.add(ChangeDraft { class: AuthorClass::Untrusted, said, files });
         }
         Ok(names)
     }
@@ -119,7 +119,7 @@ impl<'a> Pass<'a> {
         &mut self,
         name: &FileName,
         text: Option<&FileText>,
-    ) -> Result<Option<PendingFile>, MemoryError> {
+    ) -> Result<Option<FileDraft>, MemoryError> {
         let after = text.map(|text| kept(&text.text, &self.book.sealer));
         let known = self.ledger.files.get_mut(name.as_str());
         if let (Some(known), Some(after), Some(text)) = (known, &after, text)
@@ -133,11 +133,11 @@ impl<'a> Pass<'a> {
             return Ok(None);
         }
         let stamp = text.map(|text| text.stamp).unwrap_or_default();
-        Ok(Some(PendingFile { name: name.clone(), before, after, stamp }))
+        Ok(Some(FileDraft { name: name.clone(), before, after, stamp }))
     }
 
     /// A file as the last node left it.
-    async fn before(&self, name: &FileName) -> Result<Option<Kept>, MemoryError> {
+    async fn before(&self, name: &FileName) -> Result<Option<TextState>, MemoryError> {
         let Some(known) = self.ledger.files.get(name.as_str()) else { return Ok(None) };
         let pending = self.pending.iter().rev().flat_map(|change| &change.files);
         if let Some(file) = pending.into_iter().find(|file| file.name == *name) {
@@ -148,7 +148,7 @@ impl<'a> Pass<'a> {
             Some(text) => kept(&text, &self.book.sealer),
             None => {
                 let state = FileState::unknown(Unknown::Secret);
-                Kept { text: String::new(), content: known.content, state }
+                TextState { text: String::new(), content: known.content, state }
             }
         }))
     }
@@ -207,8 +207,8 @@ impl<'a> Pass<'a> {
                 sources: author.sources.clone(),
                 ..NoteChange::default()
             };
-            let file = PendingFile { name: name.clone(), before, after, stamp };
-            self.add(Pending { class: author.class, said, files: vec![file] });
+            let file = FileDraft { name: name.clone(), before, after, stamp };
+            self.add(ChangeDraft { class: author.class, said, files: vec![file] });
             let nodes = self.commit().await?;
             unexplained.extend(named(std::mem::take(&mut observed), &nodes));
             // A program that had the file open wrote to it after it was replaced: its text wins, and ours comes on top of it.
@@ -240,11 +240,11 @@ impl<'a> Pass<'a> {
         accepted: BTreeMap<String, Vec<LineRange>>,
     ) -> Result<Option<NodeId>, MemoryError> {
         let said = NoteChange { by: "review".to_owned(), accepted, ..NoteChange::default() };
-        self.pending.push(Pending { class: AuthorClass::Owner, said, files: Vec::new() });
+        self.pending.push(ChangeDraft { class: AuthorClass::Owner, said, files: Vec::new() });
         Ok(self.commit().await?.last().copied())
     }
 
-    fn add(&mut self, change: Pending) {
+    fn add(&mut self, change: ChangeDraft) {
         // As if it were committed, so that what follows sees it; the node is not known yet.
         for file in &change.files {
             let new = file.after.as_ref().map(|after| (after.text.as_str(), after.content));
@@ -299,20 +299,20 @@ const CHANGED: &str = "memory";
 /// In place of the node of a change that has none yet.
 const UNKNOWN: NodeId = NodeId([0; 32]);
 
-fn named(files: Vec<FileName>, nodes: &[NodeId]) -> Vec<Unexplained> {
+fn named(files: Vec<FileName>, nodes: &[NodeId]) -> Vec<UnexplainedChange> {
     let Some(node) = nodes.first().copied() else { return Vec::new() };
-    files.into_iter().map(|name| Unexplained { name, node }).collect()
+    files.into_iter().map(|name| UnexplainedChange { name, node }).collect()
 }
 
 /// A text and its state: without its bytes where it holds a secret.
-fn kept(text: &str, sealer: &Sealer) -> Kept {
+fn kept(text: &str, sealer: &Sealer) -> TextState {
     let content = ChunkId(Sha256::digest(text.as_bytes()).into());
     let size = text.len() as u64;
     let state = match sealer.seal(text) {
         std::borrow::Cow::Owned(_) => FileState::Unknown { why: Unknown::Secret, size: Some(size) },
         std::borrow::Cow::Borrowed(_) => FileState::File { mode: MODE, size, content },
     };
-    Kept { text: text.to_owned(), content, state }
+    TextState { text: text.to_owned(), content, state }
 }
 
 /// The new text with the secrets of what is new in it replaced; what stood there before stays.
@@ -335,8 +335,8 @@ fn sealed(old: &str, new: &str, sealer: &Sealer) -> String {
     text
 }
 
-fn place(chain: &mut NodeChain, change: &Pending) -> NodeId {
-    let state = |kept: Option<&Kept>| kept.map_or(FileState::Absent, |kept| kept.state.clone());
+fn place(chain: &mut NodeChain, change: &ChangeDraft) -> NodeId {
+    let state = |kept: Option<&TextState>| kept.map_or(FileState::Absent, |kept| kept.state.clone());
     let mut files = Vec::new();
     let mut words = Vec::new();
     for file in &change.files {
@@ -358,8 +358,8 @@ fn place(chain: &mut NodeChain, change: &Pending) -> NodeId {
     chain.change(text, change.class, &change.said, files, now())
 }
 
-fn difference_in_words(file: &PendingFile) -> String {
-    let lines = |kept: &Option<Kept>| kept.as_ref().map_or(0, |kept| kept.text.lines().count());
+fn difference_in_words(file: &FileDraft) -> String {
+    let lines = |kept: &Option<TextState>| kept.as_ref().map_or(0, |kept| kept.text.lines().count());
     match (&file.before, &file.after) {
         (Some(before), Some(after)) => {
             let old: Vec<&str> = before.text.lines().collect();
@@ -377,7 +377,7 @@ fn difference_in_words(file: &PendingFile) -> String {
     }
 }
 
-fn record(ledger: &mut Ledger, change: &Pending, node: NodeId) {
+fn record(ledger: &mut Ledger, change: &ChangeDraft, node: NodeId) {
     let NoteChange { by, sources, accepted, .. } = &change.said;
     let said = ChangeRecord { class: change.class, by: by.clone(), at: now(), sources: sources.clone() };
     ledger.nodes.insert(node, said);

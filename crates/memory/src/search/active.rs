@@ -18,7 +18,8 @@ impl ActiveSearch for MemoryNotes {
                 limit,
                 ..MemoryQuestion::default()
             };
-            let answer = self.search.search(&question).await.map_err(|error| ActiveSearchError(error.to_string()))?;
+            let answer =
+                self.search.search(&question).await.map_err(|error| ActiveSearchError(error.to_string()))?;
             let hit = |hit: super::MemoryHit| ActiveHit {
                 source: match &hit.place {
                     HitPlace::Node { node, .. } => node.short(),

@@ -100,8 +100,10 @@ mod tests {
     #[test]
     fn chunks_have_the_lines_and_the_headings_above() {
         let text = "# Tools\n\n- rg is slow\n- fd is fast\n\n## Builds\nUse make.\n";
-        let found: Vec<(u32, u32, String)> =
-            chunks(text).into_iter().map(|chunk| (*chunk.lines.start(), *chunk.lines.end(), chunk.text)).collect();
+        let found: Vec<(u32, u32, String)> = chunks(text)
+            .into_iter()
+            .map(|chunk| (*chunk.lines.start(), *chunk.lines.end(), chunk.text))
+            .collect();
         let expected = [
             (1, 1, "Tools"),
             (3, 4, "Tools\n- rg is slow\n- fd is fast"),

@@ -13,10 +13,11 @@ use quipu_protocol::{NodeId, SessionId, UnixMs};
 use quipu_providers::StaticModel;
 use quipu_seal::Sealer;
 use quipu_store::{
-    Graph, MOST_RECALLED, RecallHits, RecallKind, RecallPlace, RecallQuery, RecallSignal, StoreError, WordVectors,
+    Graph, MOST_RECALLED, RecallHits, RecallKind, RecallPlace, RecallQuery, RecallSignal, StoreError,
+    WordVectors,
 };
 
-pub use self::tools::{MemoryNotes, MemoryTools, NOTE_TOOL, memory_tool_names, unavailable};
+pub use self::tools::{MemoryNotes, MemoryTools, NOTE_TOOL, RecallObserver, memory_tool_names, unavailable};
 use crate::notes::Notebook;
 use crate::{AuthorClass, Citation, Forgotten, MemoryError, MemoryHome, MemoryPlace};
 
@@ -188,7 +189,8 @@ impl MemorySearch {
         let (notes, nodes) = futures_util::future::join(notes, nodes).await;
         nodes?;
         match notes {
-            Ok(()) | Err(MemorySearchError::Store(StoreError::ReadOnly { .. } | StoreError::Full { .. })) => {}
+            Ok(()) | Err(MemorySearchError::Store(StoreError::ReadOnly { .. } | StoreError::Full { .. })) => {
+            }
             Err(error) => return Err(error),
         }
         // The store knows secrets by their placeholders only.

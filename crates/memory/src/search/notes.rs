@@ -106,13 +106,7 @@ fn note_chunk(chunk: Chunk, text: &FileText, authors: &[LineAuthor], at: i64, se
         .max();
     // Of several authors the least trusted; what nobody knows of is nobody's word, as what a conflict left.
     let class = known.filter(|_| text.conflict.is_none()).unwrap_or(AuthorClass::Untrusted);
-    NoteChunk {
-        first,
-        last,
-        text: sealer.seal(&chunk.text).into_owned(),
-        at,
-        author: stored_author(class),
-    }
+    NoteChunk { first, last, text: sealer.seal(&chunk.text).into_owned(), at, author: stored_author(class) }
 }
 
 /// The day that a note's name says, else the time of its file.
@@ -122,7 +116,8 @@ fn written_at(place: &MemoryPlace, name: &FileName) -> i64 {
         Some(start.timestamp().as_millisecond() + NOON)
     });
     let of_file = || {
-        let modified = std::fs::metadata(place.root.join(name.as_str())).and_then(|found| found.modified()).ok()?;
+        let modified =
+            std::fs::metadata(place.root.join(name.as_str())).and_then(|found| found.modified()).ok()?;
         i64::try_from(modified.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
     };
     of_name.or_else(of_file).unwrap_or(0)

@@ -44,13 +44,26 @@ pub struct MemoryNotes {
     pub(super) search: MemorySearch,
     store: Arc<dyn Graph>,
     pub(super) projects: Option<Vec<String>>,
+    observer: Option<Arc<dyn RecallObserver>>,
+}
+
+/// Is told what a search of a model found.
+pub trait RecallObserver: Send + Sync + 'static {
+    /// These hits answered this question. Returns at once.
+    fn found(&self, question: &str, hits: &[MemoryHit]);
 }
 
 impl MemoryNotes {
     /// Over a search; only sessions of these directories and those below are seen.
     #[must_use]
     pub fn new(search: MemorySearch, store: Arc<dyn Graph>, projects: Option<Vec<String>>) -> Self {
-        Self { search, store, projects }
+        Self { search, store, projects, observer: None }
+    }
+
+    /// The same, where somebody notes what was found.
+    #[must_use]
+    pub fn with_observer(self, observer: Arc<dyn RecallObserver>) -> Self {
+        Self { observer: Some(observer), ..self }
     }
 
     /// The declarations of the tools: name, what it does, and the schema of its arguments.
@@ -143,6 +156,9 @@ impl MemoryNotes {
         };
         match self.search.search(&question).await {
             Ok(answer) => {
+                if let Some(observer) = &self.observer {
+                    observer.found(&question.text, &answer.hits);
+                }
                 let results: Vec<Value> = answer.hits.iter().map(hit_json).collect();
                 let mut found = json!({ "results": results, "note": ARCHIVED });
                 if answer.left > 0 {
@@ -209,7 +225,8 @@ impl MemoryNotes {
             out.push('\n');
             count += 1;
         }
-        let mut result = json!({ "path": shown, "text": out, "from": from, "lines": count, "note": ARCHIVED });
+        let mut result =
+            json!({ "path": shown, "text": out, "from": from, "lines": count, "note": ARCHIVED });
         if let Some(next) = next {
             result["truncated"] = true.into();
             result["nextFrom"] = next.into();
@@ -232,7 +249,8 @@ impl MemoryNotes {
                 "Write one sentence.",
             );
         }
-        let is_own = |book: &&Notebook| matches!(book.place().kind, MemoryKind::Project | MemoryKind::Workspace);
+        let is_own =
+            |book: &&Notebook| matches!(book.place().kind, MemoryKind::Project | MemoryKind::Workspace);
         let Some(book) = self.search.books().iter().find(is_own) else {
             return unavailable("this project has no memory", "Tell the user instead.");
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use quipu_memory::notes::session_of;
-use quipu_memory::{AuthorClass, Forgotten, MemoryError};
+use quipu_memory::{AuthorClass, ForgetList, MemoryError};
 use quipu_protocol::{Entry, FileState, Message};
 use quipu_store::{LineageEnd, RefName, decode_nodes};
 
@@ -180,10 +180,10 @@ async fn forgotten_lines_are_hidden_and_not_said_by_the_list() {
         .unwrap();
     let found = book.find_lines("mia cat");
     assert_eq!(found.len(), 1);
-    Forgotten::add(&world.home(), found.iter().map(|line| line.text.as_str()), []).unwrap();
+    ForgetList::add(&world.home(), found.iter().map(|line| line.text.as_str()), []).unwrap();
     book.remove_lines(&found, "forget").await.unwrap();
     assert_eq!(world.text("MEMORY.md"), "# Facts\n- other\n");
-    let forgotten = Forgotten::read(&world.home()).unwrap();
+    let forgotten = ForgetList::read(&world.home()).unwrap();
     assert!(forgotten.hides_line("* the cat is called MIA") && !forgotten.hides_line("other"));
     for entry in std::fs::read_dir(world.home().state()).unwrap() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap().to_lowercase();

@@ -37,13 +37,25 @@ async fn notes_are_found_as_soon_as_they_change() {
     let world = World::new();
     let (book, search) = (world.book(), world.search());
     let id = book.place().id.clone();
-    book.append(&name("memory/2026-11-20.md"), &by(AuthorClass::Agent), "- The gate opens at nine.").await.unwrap();
+    book.append(&name("memory/2026-11-20.md"), &by(AuthorClass::Agent), "- The gate opens at nine.")
+        .await
+        .unwrap();
     book.append(&name("MEMORY.md"), &by(AuthorClass::Owner), "# Tools\n\nUse ripgrep.").await.unwrap();
-    assert_eq!(ask(&search, "When does the gate open?").await, [(format!("{id}/memory/2026-11-20.md#L1"), "agent")]);
-    assert_eq!(ask(&search, "Which tool?").await[0], (format!("{id}/MEMORY.md#L1"), "owner"));
+    assert_eq!(
+        ask(&search, "When does the gate open?").await,
+        [(format!("{id}/memory/2026-11-20.md#L1"), "agent")]
+    );
+    assert_eq!(
+        ask(&search, "Which tool?").await[0],
+        (format!("{id}/MEMORY.md#L3"), "owner"),
+        "a line has its heading"
+    );
     // An editor writes: found at once, and untrusted until a person says so.
     world.put("memory/2026-11-20.md", "- The gate is closed.\n- Lunch is soup.\n");
-    assert_eq!(ask(&search, "soup for lunch").await[0], (format!("{id}/memory/2026-11-20.md#L1-L2"), "untrusted"));
+    assert_eq!(
+        ask(&search, "soup for lunch").await[0],
+        (format!("{id}/memory/2026-11-20.md#L1-L2"), "untrusted")
+    );
     assert!(ask(&search, "at nine").await.is_empty());
     std::fs::remove_file(book.place().root.join("memory/2026-11-20.md")).unwrap();
     assert!(ask(&search, "soup for lunch").await.is_empty());
@@ -51,7 +63,8 @@ async fn notes_are_found_as_soon_as_they_change() {
     world.put("DREAMS.md", "A dream of ripgrep and soup.\n");
     assert!(ask(&search, "a dream of soup").await.is_empty());
     Forgotten::add(&world.home(), ["Use ripgrep."], []).unwrap();
-    assert!(ask(&search, "ripgrep").await.is_empty());
+    let left = ask(&search, "ripgrep").await;
+    assert!(left.iter().all(|(place, _)| !place.ends_with("#L3")), "{left:?}");
 }
 
 async fn call(tools: &MemoryNotes, tool: &str, args: Value) -> Value {
@@ -71,7 +84,10 @@ async fn tools_search_read_and_note() {
     let read = call(&tools, "memory_get", json!({ "path": "memory/long.md#L5-L8" })).await;
     assert_eq!((&read["text"], &read["lines"]), (&json!("line 5\nline 6\nline 7\nline 8\n"), &json!(4)));
     let read = call(&tools, "memory_get", json!({ "path": "memory/long.md" })).await;
-    assert_eq!((&read["lines"], &read["truncated"], &read["nextFrom"]), (&json!(120), &json!(true), &json!(121)));
+    assert_eq!(
+        (&read["lines"], &read["truncated"], &read["nextFrom"]),
+        (&json!(120), &json!(true), &json!(121))
+    );
     let read = call(&tools, "memory_get", json!({ "path": "memory/long.md", "from": 299, "lines": 9 })).await;
     assert_eq!(read["text"], "line 299\nline 300\n");
     world.put("memory/wide.md", format!("{}\n", "x".repeat(50_000)));
@@ -98,6 +114,9 @@ async fn tools_search_read_and_note() {
     assert!(cited.starts_with("memory/") && cited.ends_with(".md#L1"), "{noted}");
     assert_eq!(noted["author"], "untrusted", "of a session that nobody knows");
     let found = call(&tools, "memory_search", json!({ "query": "What is the dog called?" })).await;
-    assert_eq!((&found["results"][0]["path"], &found["results"][0]["text"]), (&json!(cited), &json!("- The user's dog is called Pluto.")));
+    assert_eq!(
+        (&found["results"][0]["path"], &found["results"][0]["text"]),
+        (&json!(cited), &json!("- The user's dog is called Pluto."))
+    );
     assert!(tools.call("memory_forget", &json!({}), None).await.is_none());
 }

@@ -24,19 +24,25 @@ impl Bpe {
     /// only the form with a mark for them is read.
     pub(super) fn read(file: &Value) -> Result<Self, String> {
         let model = &file["model"];
-        let Some(vocab) = model["vocab"].as_object() else { return Err("its vocabulary is not an object".into()) };
+        let Some(vocab) = model["vocab"].as_object() else {
+            return Err("its vocabulary is not an object".into());
+        };
         let mut pieces = HashMap::with_capacity(vocab.len());
         for (piece, id) in vocab {
             let id = id.as_u64().and_then(|id| u32::try_from(id).ok());
             pieces.insert(piece.clone(), id.ok_or("its vocabulary has an invalid id")?);
         }
         if !pieces.keys().any(|piece| piece.starts_with(SPACE)) {
-            return Err("its pieces do not mark spaces with \"\u{2581}\"; such a tokenizer is not supported".into());
+            return Err(
+                "its pieces do not mark spaces with \"\u{2581}\"; such a tokenizer is not supported".into()
+            );
         }
         let mut merges = HashMap::new();
         for (rank, merge) in model["merges"].as_array().into_iter().flatten().enumerate() {
             let pair = match merge {
-                Value::String(both) => both.split_once(' ').map(|(one, other)| (one.to_owned(), other.to_owned())),
+                Value::String(both) => {
+                    both.split_once(' ').map(|(one, other)| (one.to_owned(), other.to_owned()))
+                }
                 Value::Array(pair) => match pair.as_slice() {
                     [Value::String(one), Value::String(other)] => Some((one.clone(), other.clone())),
                     _ => None,

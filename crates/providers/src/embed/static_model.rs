@@ -145,7 +145,9 @@ impl StaticModel {
         let path = self.path.display();
         ModelError::new(
             ModelErrorKind::InvalidRequest,
-            format!("{path} cannot be used: {problem}. Download the model again, or correct search.semantic.path."),
+            format!(
+                "{path} cannot be used: {problem}. Download the model again, or correct search.semantic.path."
+            ),
         )
     }
 

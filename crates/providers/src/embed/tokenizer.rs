@@ -17,7 +17,11 @@ impl Tokenizer {
     pub(super) fn read(json: &[u8]) -> Result<Self, String> {
         let file: Value = serde_json::from_slice(json)
             .map_err(|error| format!("it is not a valid tokenizer.json ({error})"))?;
-        if file["model"]["type"] == "BPE" { Bpe::read(&file).map(Self::Bpe) } else { WordPiece::read(json).map(Self::WordPiece) }
+        if file["model"]["type"] == "BPE" {
+            Bpe::read(&file).map(Self::Bpe)
+        } else {
+            WordPiece::read(json).map(Self::WordPiece)
+        }
     }
 
     /// How many numbers there can be: one more than the highest.

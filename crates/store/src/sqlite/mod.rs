@@ -28,6 +28,7 @@ mod opening;
 mod options;
 mod pages;
 mod places;
+mod questions;
 mod readers;
 mod reading;
 mod rebuild;

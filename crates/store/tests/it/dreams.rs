@@ -132,7 +132,7 @@ async fn recalled_content_is_found_and_erased() {
         .await
         .unwrap();
     let holders = StoreHolder::all(&store, &(Arc::new(|_: &str| false) as _));
-    let holder = holders.iter().find(|holder| holder.name() == "store.dreams").unwrap();
+    let holder = holders.iter().find(|holder| holder.name() == "store.memory-dreams").unwrap();
     assert!(holder.bytes().await.unwrap() > 0);
     for (selection, left) in [
         (Selection { needles: vec![b"what secret\"plan says".to_vec()], ..Selection::default() }, 1),

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use quipu_protocol::{AuthorClass, NodeId, SessionId};
 use quipu_store::{
-    Commit, NoteChange, NoteChunk, QUESTION_LIMIT, RecallHits, RecallIndex as _, RecallKind, RecallPlace, RecallQuery,
-    RecallSignal, RefMove, RefName, SqliteStore, Store as _, StoreError, Upkeep as _, WordVectors,
+    Commit, NoteChange, NoteChunk, QUESTION_LIMIT, RecallHits, RecallIndex as _, RecallKind, RecallPlace,
+    RecallQuery, RecallSignal, RefMove, RefName, SqliteStore, Store as _, StoreError, Upkeep as _,
+    WordVectors,
 };
 use rusqlite::Connection;
 
@@ -60,7 +61,9 @@ fn shorts(nodes: &[NodeId]) -> Vec<String> {
 async fn question_finds_stems_neighbours_and_dates() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("quipu.db"));
-    let may = say(&store, "a", "/w", 19_485 * DAY, &["We paint fences.", "Only the blue one?", "Nothing else."]).await;
+    let may =
+        say(&store, "a", "/w", 19_485 * DAY, &["We paint fences.", "Only the blue one?", "Nothing else."])
+            .await;
     let june = say(&store, "b", "/w", 19_516 * DAY, &["The dog barked.", "It was hungry."]).await;
     let found = recall(&store, ask("Who painted the fence?")).await;
     assert_eq!(places(&found)[..2], shorts(&may[..2]), "the turn itself, then the one after it");
@@ -89,9 +92,15 @@ async fn conditions_hold_together() {
     assert_eq!(of(below("/w/on")).await, Vec::<String>::new());
     assert_eq!(of(RecallQuery { since: Some(19_005 * DAY), ..lantern() }).await, shorts(&there));
     assert_eq!(of(RecallQuery { until: Some(19_005 * DAY), ..lantern() }).await, shorts(&here));
-    assert_eq!(of(RecallQuery { kinds: vec![RecallKind::Assistant], ..lantern() }).await, Vec::<String>::new());
+    assert_eq!(
+        of(RecallQuery { kinds: vec![RecallKind::Assistant], ..lantern() }).await,
+        Vec::<String>::new()
+    );
     assert_eq!(of(RecallQuery { authors: vec![AuthorClass::Owner], ..lantern() }).await.len(), 2);
-    assert_eq!(of(RecallQuery { authors: vec![AuthorClass::Agent], ..lantern() }).await, Vec::<String>::new());
+    assert_eq!(
+        of(RecallQuery { authors: vec![AuthorClass::Agent], ..lantern() }).await,
+        Vec::<String>::new()
+    );
     // A session that was removed is not shown.
     let gone = RefMove {
         name: RefName::session(&SessionId::from("b")),
@@ -131,7 +140,8 @@ async fn index_is_the_same_however_it_was_made() {
         Connection::open(&path).unwrap().query_row(count, [], |row| row.get(0)).unwrap()
     };
     for n in 0..150 {
-        let texts = [format!("lantern number {n}"), "the same words each time".to_owned(), format!("{n} lights")];
+        let texts =
+            [format!("lantern number {n}"), "the same words each time".to_owned(), format!("{n} lights")];
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         say(&store, &format!("s{n}"), "/w", (19_000 + n) * DAY, &texts).await;
         if n < 100 {
@@ -168,21 +178,27 @@ async fn notes_are_found_in_their_memories_alone() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("quipu.db"));
     say(&store, "a", "/w", 19_000 * DAY, &["Nothing of the kind."]).await;
-    let changes = vec![note("MEMORY.md", &["prefers tabs", "lives in Oslo"]), note("memory/a.md", &["tabs again"])];
+    let changes =
+        vec![note("MEMORY.md", &["prefers tabs", "lives in Oslo"]), note("memory/a.md", &["tabs again"])];
     store.put_notes("mine", changes, None).await.unwrap();
     store.put_notes("other", vec![note("MEMORY.md", &["tabs are for others"])], None).await.unwrap();
     let of = |memory: &str| RecallQuery { memories: vec![memory.to_owned()], ..ask("tabs or spaces") };
     let found = recall(&store, of("mine")).await;
     let mut mine = places(&found);
     mine.sort();
-    assert_eq!(mine, ["mine/MEMORY.md#1-1", "mine/MEMORY.md#2-2", "mine/memory/a.md#1-1"], "the second by its neighbour");
+    assert_eq!(
+        mine,
+        ["mine/MEMORY.md#1-1", "mine/MEMORY.md#2-2", "mine/memory/a.md#1-1"],
+        "the second by its neighbour"
+    );
     assert_eq!(places(&recall(&store, of("other")).await), ["other/MEMORY.md#1-1"]);
     assert_eq!(places(&recall(&store, ask("tabs or spaces")).await), Vec::<String>::new());
     // A change replaces what the file said.
     let gone = NoteChange { path: "memory/a.md".to_owned(), stamp: String::new(), chunks: None };
     store.put_notes("mine", vec![note("MEMORY.md", &["prefers nothing"]), gone], None).await.unwrap();
     assert_eq!(places(&recall(&store, of("mine")).await), Vec::<String>::new());
-    let known: Vec<String> = store.indexed_notes("mine").await.unwrap().into_iter().map(|note| note.path).collect();
+    let known: Vec<String> =
+        store.indexed_notes("mine").await.unwrap().into_iter().map(|note| note.path).collect();
     assert_eq!(known, ["MEMORY.md"]);
 }
 
@@ -222,7 +238,10 @@ async fn vectors_find_what_no_word_finds() {
     assert_eq!(places(&found)[0], car[0].short());
     assert_eq!(found.hits[0].by, RecallSignal::Semantic);
     // Notes have vectors too, and what is said later.
-    store.put_notes("mine", vec![note("MEMORY.md", &["repaired the vehicle"])], Some(words.clone())).await.unwrap();
+    store
+        .put_notes("mine", vec![note("MEMORY.md", &["repaired the vehicle"])], Some(words.clone()))
+        .await
+        .unwrap();
     let again = say(&store, "c", "/w", 19_002 * DAY, &["a vehicle, repaired"]).await;
     assert_eq!(store.index_recall(Some(words.clone()), LONG).await.unwrap(), 0);
     let query = RecallQuery { memories: vec!["mine".to_owned()], ..ask("fix my car") };

@@ -227,6 +227,13 @@ impl State {
                     row(true, "Use it", "you trust who wrote this project"),
                 ],
             ),
+            Question::DreamBudget => (
+                "Let dreams ask a model?",
+                vec![
+                    row(false, "No model", "dreams run without one; does not ask again"),
+                    row(true, "Allow it", "/settings budget.background changes the amount"),
+                ],
+            ),
             Question::Memory => (
                 "Keep a memory for this project?",
                 vec![

@@ -3,6 +3,7 @@
 mod client;
 mod hostile;
 mod http;
+mod memory;
 mod peers;
 mod scope;
 mod trailers;

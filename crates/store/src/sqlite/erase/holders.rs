@@ -53,7 +53,7 @@ impl Part {
         match self {
             Self::Graph => "store.graph",
             Self::Jobs => "store.jobs",
-            Self::Dreams => "store.dreams",
+            Self::Dreams => "store.memory-dreams",
             Self::Search => "store.search",
             Self::Semantic => "store.semantic",
             Self::Activity => "store.activity",

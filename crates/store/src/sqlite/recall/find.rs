@@ -14,6 +14,7 @@ use super::super::vectors::{cosine, packed};
 use super::super::{places, rows};
 use super::space::{Space, Totals, Unit, Units, frequency, kind, postings, totals};
 use super::vectors::{Weights, each};
+use super::words::weight;
 use super::{author_number, author_of, notes, words};
 use crate::{
     MOST_RECALLED, RecallHit, RecallHits, RecallKind, RecallPlace, RecallQuery, RecallSignal, WordVectors,
@@ -44,13 +45,8 @@ const NEAREST: usize = 2_000;
 const NEAR: usize = 200;
 /// Steps of scores by which the first ones are told from the others.
 const STEPS: usize = 1_024;
-/// Words of a date.
+/// How much longer its date makes a unit.
 const DATE_WORDS: f32 = 3.0;
-
-#[expect(clippy::cast_possible_truncation, reason = "a weight")]
-pub(super) fn weight(number: f64) -> f32 {
-    number as f32
-}
 
 /// A word of the question and how rare it is.
 struct Word {
@@ -80,7 +76,7 @@ impl Candidate {
 }
 
 /// Answers a question from what is indexed.
-pub(super) fn find(
+pub(in crate::sqlite) fn find(
     connection: &Connection,
     query: &RecallQuery,
     vectors: Option<&dyn WordVectors>,
@@ -117,8 +113,8 @@ pub(super) fn find(
         if totals.units > 0 {
             let scope = Scope::of(connection, query, space, totals)?;
             let vector = vector.as_ref().map(|(vectors, bytes)| (*vectors, bytes.as_slice()));
-            let ranking = Ranking { connection, query, space, totals, words: &words, scope, vector };
-            ranking.rank(&mut candidates)?;
+            let ranker = Ranker { connection, query, space, totals, words: &words, scope, vector };
+            ranker.rank(&mut candidates)?;
         }
     }
     candidates.retain(|candidate| candidate.own > 0.0 || candidate.near > 0.0);
@@ -271,7 +267,11 @@ fn first(units: &[u32], scores: &[f32], most: usize) -> Vec<u32> {
         return units.to_vec();
     }
     // By steps of their scores, in one pass: sorting them would take longer than all the rest.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the number of steps")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "from 0 to the number of steps"
+    )]
     let step = |unit: &u32| ((score(unit) / best * (STEPS - 1) as f32) as usize).min(STEPS - 1);
     let mut counts = [0_usize; STEPS];
     units.iter().for_each(|unit| counts[step(unit)] += 1);
@@ -283,7 +283,7 @@ fn first(units: &[u32], scores: &[f32], most: usize) -> Vec<u32> {
     units.iter().filter(|unit| step(unit) >= from).take(most.saturating_mul(4)).copied().collect()
 }
 
-struct Ranking<'a> {
+struct Ranker<'a> {
     connection: &'a Connection,
     query: &'a RecallQuery,
     space: Space,
@@ -296,7 +296,7 @@ struct Ranking<'a> {
 
 type Postings = Vec<(u32, u32, bool)>;
 
-impl Ranking<'_> {
+impl Ranker<'_> {
     fn rank(&self, candidates: &mut Vec<Candidate>) -> Outcome<()> {
         let mut lists: Vec<(&Word, Postings)> = Vec::new();
         for word in self.words.iter().filter(|word| word.units[slot(self.space)] > 0) {
@@ -369,7 +369,9 @@ impl Ranking<'_> {
                 let unit = taken[at as usize].1;
                 let times = *times as f32;
                 let mut add = |number: u32, weight: f32| {
-                    let Some(at) = place.get(number as usize).and_then(|at| at.checked_sub(1)) else { return };
+                    let Some(at) = place.get(number as usize).and_then(|at| at.checked_sub(1)) else {
+                        return;
+                    };
                     if number > 0 && weight > 0.0 {
                         if weights[at as usize] == 0.0 {
                             changed.push(at as usize);
@@ -399,9 +401,11 @@ impl Ranking<'_> {
                     rarity * times * (REPETITION + 1.0) / (times + REPETITION * length);
             }
         }
-        let candidates = taken.into_iter().zip(own).zip(mass).filter(|(((number, unit), _), _)| {
-            self.scope.may_hold(*number) && self.scope.holds(unit)
-        });
+        let candidates = taken
+            .into_iter()
+            .zip(own)
+            .zip(mass)
+            .filter(|(((number, unit), _), _)| self.scope.may_hold(*number) && self.scope.holds(unit));
         Ok(candidates
             .map(|(((number, unit), own), mass)| Candidate {
                 space: self.space,
@@ -504,7 +508,8 @@ fn ranked(mut candidates: Vec<Candidate>, mass: f32, with_vectors: bool) -> Vec<
     let least = nearness.get(NEAR.min(nearness.len().saturating_sub(1))).copied().unwrap_or(0.0);
     let mut groups: HashMap<(usize, u32), f32> = HashMap::new();
     for candidate in &mut candidates {
-        candidate.near = if most > least { ((candidate.near - least) / (most - least)).max(0.0) } else { 0.0 };
+        candidate.near =
+            if most > least { ((candidate.near - least) / (most - least)).max(0.0) } else { 0.0 };
         let group = groups.entry((slot(candidate.space), candidate.unit.group)).or_default();
         *group = group.max(candidate.near);
     }
@@ -555,9 +560,7 @@ fn hits(
                     first: place.lines.0,
                     last: place.lines.1,
                 }),
-            Space::Sessions => {
-                node_place(connection, &mut reader, &mut sessions, &mut shown, stems, &unit)?
-            }
+            Space::Sessions => node_place(connection, &mut reader, &mut sessions, &mut shown, stems, &unit)?,
         };
         let Some(place) = place else { continue };
         let by = match (candidate.own > 0.0, candidate.near > 0.0) {

@@ -3,16 +3,14 @@
 //! It is apart from the index of the search: that one holds everything and finds what has all words, this one holds what people
 //! and models said, by stems, and ranks by what stands beside it too.
 
-mod find;
-mod notes;
+pub(super) mod find;
+pub(super) mod notes;
 mod space;
 mod stem;
-mod vectors;
+pub(super) mod vectors;
 mod words;
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use quipu_dag::Node;
 use quipu_protocol::{AuthorClass, Entry, Message};
@@ -20,13 +18,10 @@ use quipu_transcript::decode;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use self::space::{Adder, Space, Unit, Units, kind, totals};
-use super::failure::{Failure, Outcome};
+use super::failure::Outcome;
 use super::search::Reader;
-use super::{SqliteStore, index, places, rows, search};
-use crate::{
-    Durability, Fut, IndexedNote, NoteChange, QUESTION_LIMIT, RecallHits, RecallIndex, RecallQuery, StoreError,
-    VECTOR_TEXT, WordVectors,
-};
+use super::{places, rows, search};
+use crate::VECTOR_TEXT;
 
 /// Nodes of one transaction, and bytes of their text: about a tenth of a second.
 const STEP: (usize, usize) = (6_000, 2 << 20);
@@ -95,7 +90,8 @@ pub(super) fn advance(connection: &Connection, step: (usize, usize)) -> Outcome<
         && let Some(row) = found.next()?
     {
         nodes += 1;
-        let (session, parent, seq): (Option<i64>, Option<i64>, i64) = (row.get(9)?, row.get(10)?, row.get(11)?);
+        let (session, parent, seq): (Option<i64>, Option<i64>, i64) =
+            (row.get(9)?, row.get(10)?, row.get(11)?);
         adder.totals.seq = seq;
         let (before, hops) = walk.before(connection, &mut adder.units, parent)?;
         let unit = match rows::node(row)? {
@@ -151,7 +147,8 @@ fn is_ours(connection: &Connection, known: &mut HashMap<i64, bool>, session: i64
     if let Some(is) = known.get(&session) {
         return Ok(*is);
     }
-    let mut statement = connection.prepare_cached("SELECT agent = 'quipu' FROM quipu_x_session WHERE num = ?1")?;
+    let mut statement =
+        connection.prepare_cached("SELECT agent = 'quipu' FROM quipu_x_session WHERE num = ?1")?;
     let is = statement.query_row([session], |row| row.get(0)).optional()?.unwrap_or(false);
     known.insert(session, is);
     Ok(is)
@@ -183,7 +180,8 @@ impl Walk {
             if hops > HOPS {
                 break;
             }
-            let mut statement = connection.prepare_cached("SELECT parent FROM quipu_x_node WHERE seq = ?1")?;
+            let mut statement =
+                connection.prepare_cached("SELECT parent FROM quipu_x_node WHERE seq = ?1")?;
             next = statement.query_row([seq], |row| row.get(0)).optional()?.flatten();
         }
         Ok((None, hops))
@@ -221,9 +219,12 @@ fn unit_of(
         if let Some(provenance) = &decoded.step.provenance {
             author = provenance.author;
         }
-        if let (false, Entry::Message(Message::User(message))) = (decoded.step.added.is_empty(), &decoded.entry) {
+        if let (false, Entry::Message(Message::User(message))) =
+            (decoded.step.added.is_empty(), &decoded.entry)
+        {
             // What hooks and memories put beside a prompt was not said in it.
-            let is_added = |n: usize| decoded.step.added.iter().any(|added| u32::try_from(n) == Ok(added.block));
+            let is_added =
+                |n: usize| decoded.step.added.iter().any(|added| u32::try_from(n) == Ok(added.block));
             let blocks = message.content.blocks();
             let own: Vec<&str> = blocks
                 .iter()
@@ -263,7 +264,7 @@ fn author_of(number: u8) -> AuthorClass {
 }
 
 /// [`advance`] that makes the index where there is none, and anew where it is damaged.
-fn begin_or_advance(connection: &Connection) -> Outcome<bool> {
+pub(super) fn begin_or_advance(connection: &Connection) -> Outcome<bool> {
     Space::Sessions.create(connection)?;
     match advance(connection, STEP) {
         Err(failure) if search::is_damage(&failure) => {
@@ -272,95 +273,5 @@ fn begin_or_advance(connection: &Connection) -> Outcome<bool> {
             advance(connection, STEP)
         }
         other => other,
-    }
-}
-
-impl SqliteStore {
-    async fn index_recall_for(
-        &self,
-        words: Option<Arc<dyn WordVectors>>,
-        patience: Duration,
-    ) -> Result<u64, StoreError> {
-        let backlog = {
-            let words = words.clone();
-            move || {
-                let words = words.clone();
-                move |connection: &Connection| -> Outcome<(u64, u64)> {
-                    let nodes = match left(connection)? {
-                        Some(left) => left,
-                        None => places::last(connection)?,
-                    };
-                    let vectors = words.as_deref().map_or(Ok(0), |words| vectors::left(connection, words))?;
-                    Ok((nodes, u64::from(vectors)))
-                }
-            }
-        };
-        let (nodes, units) = self.read(backlog()).await?;
-        if nodes + units == 0 || self.is_read_only() {
-            return Ok(nodes + units);
-        }
-        let began = Instant::now();
-        let done = async {
-            loop {
-                let words = words.clone();
-                let step = move |connection: &Connection| {
-                    index::place_first(connection, super::INDEX_BATCH)?;
-                    let more = begin_or_advance(connection)?;
-                    match words.as_deref().filter(|_| !more) {
-                        Some(words) => vectors::advance(connection, words),
-                        None => Ok(more),
-                    }
-                };
-                if !self.work(Durability::Process, step).await? || began.elapsed() >= patience {
-                    return Ok(());
-                }
-            }
-        };
-        match done.await {
-            Ok(()) | Err(StoreError::Busy { .. }) => {
-                let (nodes, units) = self.read(backlog()).await?;
-                Ok(nodes + units)
-            }
-            Err(error) => Err(error),
-        }
-    }
-}
-
-impl RecallIndex for SqliteStore {
-    fn index_recall(&self, words: Option<Arc<dyn WordVectors>>, patience: Duration) -> Fut<'_, u64> {
-        Box::pin(self.index_recall_for(words, patience))
-    }
-
-    fn recall(&self, query: RecallQuery, words: Option<Arc<dyn WordVectors>>) -> Fut<'_, RecallHits> {
-        Box::pin(async move {
-            if query.question.len() > QUESTION_LIMIT {
-                let (size, limit) = (query.question.len() as u64, QUESTION_LIMIT as u64);
-                return Err(StoreError::TooLarge { what: "a question".to_owned(), size, limit });
-            }
-            self.read(move |connection| find::find(connection, &query, words.as_deref())).await
-        })
-    }
-
-    fn indexed_notes<'a>(&'a self, memory: &'a str) -> Fut<'a, Vec<IndexedNote>> {
-        let memory = memory.to_owned();
-        Box::pin(self.read(move |connection| notes::indexed(connection, &memory)))
-    }
-
-    fn put_notes<'a>(
-        &'a self,
-        memory: &'a str,
-        changes: Vec<NoteChange>,
-        words: Option<Arc<dyn WordVectors>>,
-    ) -> Fut<'a, ()> {
-        let memory = memory.to_owned();
-        Box::pin(self.work(Durability::Process, move |connection| {
-            match notes::put(connection, &memory, &changes, words.as_deref()) {
-                Err(failure @ Failure::Sql(_)) if search::is_damage(&failure) => {
-                    notes::reset(connection)?;
-                    notes::put(connection, &memory, &changes, words.as_deref())
-                }
-                other => other,
-            }
-        }))
     }
 }

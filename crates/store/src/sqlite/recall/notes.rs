@@ -19,13 +19,14 @@ CREATE INDEX IF NOT EXISTS quipu_x_note_chunk_file ON quipu_x_note_chunk(file);
 /// Units of changed files that stay at least before the index is made anew.
 const GONE: u32 = 4_000;
 
-pub(super) fn reset(connection: &Connection) -> Outcome<()> {
+pub(in crate::sqlite) fn reset(connection: &Connection) -> Outcome<()> {
     Space::Notes.reset(connection)?;
-    connection.execute_batch("DROP TABLE IF EXISTS quipu_x_note_file; DROP TABLE IF EXISTS quipu_x_note_chunk")?;
+    connection
+        .execute_batch("DROP TABLE IF EXISTS quipu_x_note_file; DROP TABLE IF EXISTS quipu_x_note_chunk")?;
     Ok(())
 }
 
-pub(super) fn indexed(connection: &Connection, memory: &str) -> Outcome<Vec<IndexedNote>> {
+pub(in crate::sqlite) fn indexed(connection: &Connection, memory: &str) -> Outcome<Vec<IndexedNote>> {
     if !Space::Notes.exists(connection)? {
         return Ok(Vec::new());
     }
@@ -36,7 +37,7 @@ pub(super) fn indexed(connection: &Connection, memory: &str) -> Outcome<Vec<Inde
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn put(
+pub(in crate::sqlite) fn put(
     connection: &Connection,
     memory: &str,
     changes: &[NoteChange],
@@ -95,7 +96,9 @@ fn add(
     chunks: &[NoteChunk],
 ) -> Outcome<u32> {
     let file: u32 = connection
-        .prepare_cached("INSERT INTO quipu_x_note_file (memory, path, stamp) VALUES (?1, ?2, ?3) RETURNING id")?
+        .prepare_cached(
+            "INSERT INTO quipu_x_note_file (memory, path, stamp) VALUES (?1, ?2, ?3) RETURNING id",
+        )?
         .query_row([memory, &change.path, &change.stamp], |row| row.get(0))?;
     let mut before = 0;
     for chunk in chunks {
@@ -111,7 +114,9 @@ fn add(
         let text = &chunk.text[..chunk.text.floor_char_boundary(NOTE_CHUNK)];
         before = adder.add(unit, text, chunk.at)?;
         connection
-            .prepare_cached("INSERT INTO quipu_x_note_chunk (unit, file, first, last) VALUES (?1, ?2, ?3, ?4)")?
+            .prepare_cached(
+                "INSERT INTO quipu_x_note_chunk (unit, file, first, last) VALUES (?1, ?2, ?3, ?4)",
+            )?
             .execute(params![before, file, chunk.first, chunk.last])?;
     }
     Ok(file)
@@ -167,11 +172,7 @@ pub(super) fn files(connection: &Connection, memories: &[String]) -> Outcome<Vec
 }
 
 /// Calls `take` with the unit and the vector of each chunk that `model` made one for.
-pub(super) fn vectors(
-    connection: &Connection,
-    model: &str,
-    mut take: impl FnMut(u32, &[u8]),
-) -> Outcome<()> {
+pub(super) fn vectors(connection: &Connection, model: &str, mut take: impl FnMut(u32, &[u8])) -> Outcome<()> {
     let mut statement = connection.prepare_cached(
         "SELECT unit, vector FROM quipu_x_note_chunk WHERE model = ?1 AND vector IS NOT NULL",
     )?;

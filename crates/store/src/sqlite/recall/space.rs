@@ -96,7 +96,7 @@ pub(super) fn totals(connection: &Connection, space: Space) -> Outcome<Totals> {
     Ok(statement.query_row([], read).optional()?.unwrap_or_default())
 }
 
-/// A unit.
+/// What is kept of a message or of a chunk of a note.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Unit {
     /// The row of its node, or of its chunk.
@@ -196,7 +196,8 @@ impl<'a> Units<'a> {
     }
 
     pub(super) fn keep(&mut self) -> Outcome<()> {
-        let sql = format!("INSERT OR REPLACE INTO {}_unit (block, bytes) VALUES (?1, ?2)", self.space.table());
+        let sql =
+            format!("INSERT OR REPLACE INTO {}_unit (block, bytes) VALUES (?1, ?2)", self.space.table());
         let mut put = self.connection.prepare_cached(&sql)?;
         for block in std::mem::take(&mut self.changed).into_keys() {
             if let Some(bytes) = self.blocks.get(&block) {

@@ -78,8 +78,11 @@ fn first(word: &mut String) {
         if measure(rest) > 0 {
             word.pop();
         }
-    } else if let Some(length) =
-        ["ed", "ing"].iter().find_map(|ending| word.strip_suffix(ending)).filter(|rest| has_vowel(rest)).map(str::len)
+    } else if let Some(length) = ["ed", "ing"]
+        .iter()
+        .find_map(|ending| word.strip_suffix(ending))
+        .filter(|rest| has_vowel(rest))
+        .map(str::len)
     {
         word.truncate(length);
         if ["at", "bl", "iz"].iter().any(|ending| word.ends_with(ending)) {

@@ -13,7 +13,7 @@ use super::super::vectors::packed;
 use super::super::{rows, search};
 use super::space::{Space, Units, frequency, totals};
 use super::stem::stem;
-use super::words::is_stop;
+use super::words::{is_stop, weight};
 use crate::WordVectors;
 
 const TABLES: &str = "
@@ -28,8 +28,9 @@ const LENGTH: usize = 4;
 const STEP: u32 = 4_096;
 
 pub(super) fn reset(connection: &Connection) -> Outcome<()> {
-    connection
-        .execute_batch("DROP TABLE IF EXISTS quipu_x_recall_model; DROP TABLE IF EXISTS quipu_x_recall_vector")?;
+    connection.execute_batch(
+        "DROP TABLE IF EXISTS quipu_x_recall_model; DROP TABLE IF EXISTS quipu_x_recall_vector",
+    )?;
     Ok(())
 }
 
@@ -44,12 +45,13 @@ fn done(connection: &Connection, model: &str) -> Outcome<u32> {
     if !exists(connection)? {
         return Ok(0);
     }
-    let mut statement = connection.prepare_cached("SELECT units FROM quipu_x_recall_model WHERE model = ?1")?;
+    let mut statement =
+        connection.prepare_cached("SELECT units FROM quipu_x_recall_model WHERE model = ?1")?;
     Ok(statement.query_row([model], |row| row.get(0)).optional()?.unwrap_or(0))
 }
 
 /// How many units have none yet.
-pub(super) fn left(connection: &Connection, words: &dyn WordVectors) -> Outcome<u32> {
+pub(in crate::sqlite) fn left(connection: &Connection, words: &dyn WordVectors) -> Outcome<u32> {
     if !Space::Sessions.exists(connection)? {
         return Ok(0);
     }
@@ -57,7 +59,7 @@ pub(super) fn left(connection: &Connection, words: &dyn WordVectors) -> Outcome<
 }
 
 /// Makes the vectors of some more units of sessions; whether there are more. Within the caller's transaction.
-pub(super) fn advance(connection: &Connection, words: &dyn WordVectors) -> Outcome<bool> {
+pub(in crate::sqlite) fn advance(connection: &Connection, words: &dyn WordVectors) -> Outcome<bool> {
     let all = totals(connection, Space::Sessions)?.units;
     let mut from = done(connection, words.id())?;
     if from >= all {
@@ -87,7 +89,7 @@ pub(super) fn advance(connection: &Connection, words: &dyn WordVectors) -> Outco
             };
             let vector = weights.vector(words, &text.unwrap_or_default())?;
             let vector = packed(&vector);
-            let length = super::find::weight(f64::from(product(&vector, &vector)).sqrt());
+            let length = weight(f64::from(product(&vector, &vector)).sqrt());
             let end = bytes.len() + words.width();
             bytes.extend(vector);
             bytes.resize(end, 0);
@@ -126,12 +128,14 @@ pub(super) fn each(
     while let Some(row) = rows.next()? {
         let block: u32 = row.get(0)?;
         let bytes = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        for (number, vector) in (block.saturating_mul(UNITS)..).zip(bytes.chunks_exact(words.width() + LENGTH)) {
+        for (number, vector) in
+            (block.saturating_mul(UNITS)..).zip(bytes.chunks_exact(words.width() + LENGTH))
+        {
             let Some((vector, length)) = vector.split_at_checked(words.width()) else { continue };
             let length = length.try_into().map_or(0.0, f32::from_le_bytes);
             if number < count && length > 0.0 {
                 let cosine = f64::from(product(vector, wanted)) / (f64::from(length) * of_wanted);
-                take(number + 1, super::find::weight(cosine));
+                take(number + 1, weight(cosine));
             }
         }
     }
@@ -170,8 +174,8 @@ impl<'a> Weights<'a> {
                 for space in &self.spaces {
                     count += f64::from(frequency(self.connection, *space, &stem(&word))?);
                 }
-                let weight = super::find::weight((1.0 + (self.all - count + 0.5).max(0.5) / (count + 0.5)).ln());
-                self.known.insert(word.to_string(), (weight, words.word(&word)));
+                let rarity = weight((1.0 + (self.all - count + 0.5).max(0.5) / (count + 0.5)).ln());
+                self.known.insert(word.to_string(), (rarity, words.word(&word)));
             }
             if let Some((weight, vector)) = self.known.get(word.as_ref()) {
                 for (sum, number) in sum.iter_mut().zip(vector.iter()) {

@@ -21,9 +21,25 @@ our ours ourselves out over own re s same shan she should shouldn so some such t
 then there these they this those through to too under until up us ve very was wasn we were weren what when where which \
 while who whom why will with won would wouldn y you your yours yourself yourselves ";
 
+/// A weight, in the precision in which weights are added.
+#[expect(clippy::cast_possible_truncation, reason = "a weight")]
+pub(super) fn weight(number: f64) -> f32 {
+    number as f32
+}
+
 const MONTHS: [&str; 12] = [
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
-    "november", "december",
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
 ];
 
 pub(super) fn is_stop(word: &str) -> bool {

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use clap::Args;
 use quipu_host::dreams::{dream_of, dream_place, dream_settings};
 use quipu_host::memory::memory_places;
-use quipu_host::{Home, current_dir, now};
+use quipu_host::{Home, now};
+
 use quipu_memory::dream::{ExplainedText, LineOrigin, explain_line, explain_text};
 use quipu_memory::{Citation, MemoryKind, MemoryPlace};
 use quipu_store::{SignalPlace, SqliteStore};
 use serde_json::{Map, Value, json};
 
 use crate::args::OutArgs;
+use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::home::home;
 use crate::print::{Paint, ago, printable};
@@ -41,7 +43,7 @@ async fn opened(out: &OutArgs) -> Result<(Home, Vec<MemoryPlace>, Arc<SqliteStor
     let mut places = memory_places(&home, &current_dir()?)?;
     places.retain(|place| place.kind != MemoryKind::Repository);
     if places.is_empty() {
-        return Err(Failure::request("memory is off here; `quipu memory on` switches it on"));
+        return Err(Failure::usage("memory is off here; `quipu memory on` switches it on"));
     }
     let store = home.store().await?;
     Ok((home, places, store))
@@ -75,7 +77,7 @@ pub(crate) async fn why(args: &WhyArgs) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    Err(Failure::request(format!("no line of MEMORY.md says \"{}\"", printable(&words))))
+    Err(Failure::usage(format!("no line of MEMORY.md says \"{}\"", printable(&words))))
 }
 
 fn place_json(place: &SignalPlace) -> Value {
@@ -151,7 +153,8 @@ pub(crate) async fn promote_explain(args: &PromoteExplainArgs) -> Result<(), Fai
     let mut count = 0;
     for place in places {
         let place = dream_place(&home, &store, &sealer, place, None);
-        let found = explain_text(&dream_of(&store, &place, &settings), &words).await.map_err(Failure::failed)?;
+        let found =
+            explain_text(&dream_of(&store, &place, &settings), &words).await.map_err(Failure::failed)?;
         count += found.len();
         for one in found {
             if args.out.json {
@@ -162,7 +165,7 @@ pub(crate) async fn promote_explain(args: &PromoteExplainArgs) -> Result<(), Fai
         }
     }
     if count == 0 {
-        return Err(Failure::request(format!(
+        return Err(Failure::usage(format!(
             "nothing that was recalled or noted is like \"{}\"; searches are kept only while dreaming is on",
             printable(&words)
         )));
