@@ -50,8 +50,13 @@ impl BlameMemory {
         };
         let blame = Arc::new(blame(store, paths, content, &read).await?);
         let others = others.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let known =
-            KnownBlame { paths: paths.to_vec(), content: digest, revision, others, blame: Arc::clone(&blame) };
+        let known = KnownBlame {
+            paths: paths.to_vec(),
+            content: digest,
+            revision,
+            others,
+            blame: Arc::clone(&blame),
+        };
         self.keep(known);
         Ok(blame)
     }

@@ -139,7 +139,8 @@ async fn hide_reasons(
     let asked: BTreeSet<NodeId> = shown.iter().filter_map(|place| found.turns[*place].asked).collect();
     let asked: Vec<NodeId> = asked.into_iter().collect();
     let sees = reach.sight().sees(store, &asked).await?;
-    let seen: BTreeSet<NodeId> = asked.into_iter().zip(sees).filter(|(_, sees)| *sees).map(|(id, _)| id).collect();
+    let seen: BTreeSet<NodeId> =
+        asked.into_iter().zip(sees).filter(|(_, sees)| *sees).map(|(id, _)| id).collect();
     for place in shown {
         let turn = &mut found.turns[*place];
         if turn.asked.is_some_and(|asked| !seen.contains(&asked)) {

@@ -81,9 +81,18 @@ pub(crate) enum Decision {
 
 enum Job {
     /// A request is sent; what it is of may tell what others of its session are.
-    Begin { wire: WireKind, headers: HeaderMap, body: Bytes },
+    Begin {
+        wire: WireKind,
+        headers: HeaderMap,
+        body: Bytes,
+    },
     Keep(Box<Exchange>),
-    Decide { wire: WireKind, headers: HeaderMap, body: Bytes, reply: oneshot::Sender<Decision> },
+    Decide {
+        wire: WireKind,
+        headers: HeaderMap,
+        body: Bytes,
+        reply: oneshot::Sender<Decision>,
+    },
 }
 
 #[derive(Default)]

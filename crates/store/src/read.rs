@@ -6,8 +6,8 @@ use quipu_transcript::DecodedEntry;
 
 use crate::{
     ActivityQuery, Erasure, FileActivity, FileChange, FileStep, FileStepQuery, ForkPoint, Fut, IndexedAnswer,
-    Label, Landmark, Local, LoggedMove, Piece, ReadParts, RecallIndex, RefName, ReflogQuery, Revision, SearchHits,
-    SearchQuery, Seq, SessionActivity, Store, UsageQuery, UsageSum, Vectors,
+    Label, Landmark, Local, LoggedMove, Piece, ReadParts, RecallIndex, RefName, ReflogQuery, Revision,
+    SearchHits, SearchQuery, Seq, SessionActivity, Store, UsageQuery, UsageSum, Vectors,
 };
 
 /// Questions that a store answers from what it derives of the graph: where nodes stand, sessions, text, money, files.

@@ -11,7 +11,7 @@ use quipu_store::{CHANGES, FileChange, FileStep, FileStepQuery, FileSteps, Graph
 use quipu_transcript::{Change, FileOpKind, absolute_path, file_ops};
 use sha2::{Digest as _, Sha256};
 
-use self::ahead::ReadAhead;
+use self::ahead::StatePrefetch;
 use self::sources::{copies_only, words};
 use super::calls::claims;
 use super::lines::{Book, Text};
@@ -114,7 +114,7 @@ pub(super) struct Walk<'a> {
     asked: HashSet<ChunkId>,
     together: usize,
     /// States that are read while others are looked at.
-    ahead: Option<ReadAhead<'a>>,
+    ahead: Option<StatePrefetch<'a>>,
     chains: Vec<Arc<Chain>>,
     by_path: HashMap<String, usize>,
     prompts: HashMap<NodeId, Arc<[FileStep]>>,
@@ -263,16 +263,16 @@ impl<'a> Walk<'a> {
         let ahead = self.ahead.take().filter(|ahead| ahead.ids.first().copied() == first);
         let reading = match ahead {
             Some(ahead) => ahead,
-            None => ReadAhead::new(self.store, ids[..ids.len().min(self.together)].to_vec()),
+            None => StatePrefetch::new(self.store, ids[..ids.len().min(self.together)].to_vec()),
         };
         self.together = (self.together * 2).min(TOGETHER.1);
-        let ReadAhead { ids: wanted, reading } = reading;
+        let StatePrefetch { ids: wanted, reading } = reading;
         let found = reading.await?;
         // The store reads the next ones meanwhile.
         let rest = ids.into_iter().filter(|id| !wanted[..found.len().min(wanted.len())].contains(id));
         let rest: Vec<ChunkId> = rest.take(self.together).collect();
         if !rest.is_empty() {
-            let mut next = ReadAhead::new(self.store, rest);
+            let mut next = StatePrefetch::new(self.store, rest);
             next.begin();
             self.ahead = Some(next);
         }

@@ -75,7 +75,11 @@ impl HookFiles {
 
     /// Writes what is not as it should be for these repositories. Git is asked about the one that a command begins in, and
     /// about those that are new; the others stay as they were seen last.
-    pub(super) fn write(&self, repositories: &[ConsentedRepository], begins: Option<&Path>) -> io::Result<()> {
+    pub(super) fn write(
+        &self,
+        repositories: &[ConsentedRepository],
+        begins: Option<&Path>,
+    ) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         let scripts = self.scripts()?;
         let there = fs::read_to_string(self.config()).unwrap_or_default();
@@ -371,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_repository_of_a_command_is_looked_at_again() {
+    fn repository_of_a_command_alone_is_looked_at_again() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         let all: Vec<PathBuf> = ["one", "two"].map(|name| root.join(name)).to_vec();

@@ -260,7 +260,8 @@ impl ExchangeRecorder {
 
         // The question, and the answer to it, are the end of the branch that is left.
         let command = self.options.confirm_command.clone();
-        let shown = if line.is_empty() { node.short() } else { format!("{} (\"{}\")", node.short(), line.trim()) };
+        let shown =
+            if line.is_empty() { node.short() } else { format!("{} (\"{}\")", node.short(), line.trim()) };
         let says = |question: NodeId| {
             let id = short_id(question);
             format!(

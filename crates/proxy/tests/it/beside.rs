@@ -24,7 +24,8 @@ fn as_agent(proxy: &Proxy, agent: &str, body: &Value) {
 
 #[test]
 fn small_calls_before_a_conversation_are_beside_it() {
-    let server = FakeServer::start(["A title.", "Ready.", "One.", "Alone."].map(|text| says(WIRE, true, text)));
+    let server =
+        FakeServer::start(["A title.", "Ready.", "One.", "Alone."].map(|text| says(WIRE, true, text)));
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("quipu.db");
     let proxy = Proxy::start(&server.url(), &store);
@@ -138,7 +139,8 @@ fn context_of_the_client_is_not_what_the_user_says() {
             .collect();
         let expect = if wire == WireKind::Responses { place } else { reminder };
         assert_eq!(context, [expect], "{wire:?}");
-        let words: Vec<_> = said(&*graph, row.head.unwrap()).into_iter().filter(|(who, _)| who != "other").collect();
+        let words: Vec<_> =
+            said(&*graph, row.head.unwrap()).into_iter().filter(|(who, _)| who != "other").collect();
         let expect = pairs(&[
             ("user", "Which paint?"),
             ("assistant", "One."),

@@ -42,7 +42,10 @@ fn why_follows_the_file_and_the_store() {
     prompt("Unsign it");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "One.\nTwo.\nBy hand.\n");
     let found = why();
-    assert!(found.lines().any(|line| line.starts_with("3: ") && line.ends_with("asked: Unsign it")), "{found}");
+    assert!(
+        found.lines().any(|line| line.starts_with("3: ") && line.ends_with("asked: Unsign it")),
+        "{found}"
+    );
     client.ends(0);
 }
 
@@ -52,7 +55,8 @@ fn why_follows_the_files_that_lines_were_copied_from() {
         call("c1", "bash", &json!({ "command": "cp notes.txt copy.txt" })),
         Answer::new().text("Done.").reply(),
     ]);
-    std::fs::write(world.path("work/notes.txt"), "The paint is in the shed.\nThe key is on the nail.\n").unwrap();
+    std::fs::write(world.path("work/notes.txt"), "The paint is in the shed.\nThe key is on the nail.\n")
+        .unwrap();
     world.run(&["-p", "Copy the notes", "--permissions", "full"]).ok();
     let mut client = Client::started(&world);
     let mut why = || text(&client.call("why", &json!({ "file": "copy.txt" })));
@@ -63,6 +67,9 @@ fn why_follows_the_files_that_lines_were_copied_from() {
     // Nobody can tell any more where the second line is from.
     std::fs::write(world.path("work/notes.txt"), "The paint is in the shed.\n").unwrap();
     let found = why();
-    assert!(found.contains("\n1: no agent") && found.contains("\n2: unknown: a command copied it"), "{found}");
+    assert!(
+        found.contains("\n1: no agent") && found.contains("\n2: unknown: a command copied it"),
+        "{found}"
+    );
     client.ends(0);
 }

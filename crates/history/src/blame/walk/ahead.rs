@@ -9,41 +9,41 @@ use quipu_store::{Fut, Graph, StoreError};
 
 use super::TOGETHER_BYTES;
 
-type Found = Vec<Option<Arc<[u8]>>>;
+type ChunkList = Vec<Option<Arc<[u8]>>>;
 
 /// A read under way.
-pub(super) struct ReadAhead<'a> {
+pub(super) struct StatePrefetch<'a> {
     pub(super) ids: Vec<ChunkId>,
-    pub(super) reading: Reading<'a>,
+    pub(super) reading: PendingRead<'a>,
 }
 
 /// What is read, or will be when somebody waits for it.
-pub(super) enum Reading<'a> {
-    Under(Fut<'a, Found>),
-    Done(Result<Found, StoreError>),
+pub(super) enum PendingRead<'a> {
+    Under(Fut<'a, ChunkList>),
+    Done(Result<ChunkList, StoreError>),
 }
 
-impl<'a> ReadAhead<'a> {
+impl<'a> StatePrefetch<'a> {
     pub(super) fn new(store: &'a dyn Graph, ids: Vec<ChunkId>) -> Self {
         let wanted = ids.clone();
         let reading = Box::pin(async move { store.chunks(&wanted, TOGETHER_BYTES).await });
-        Self { ids, reading: Reading::Under(reading) }
+        Self { ids, reading: PendingRead::Under(reading) }
     }
 
     /// Lets the store begin, without waiting.
     pub(super) fn begin(&mut self) {
-        if let Reading::Under(reading) = &mut self.reading {
+        if let PendingRead::Under(reading) = &mut self.reading {
             // Whoever waits later leaves a waker of its own.
             let mut context = Context::from_waker(Waker::noop());
             if let Poll::Ready(found) = reading.as_mut().poll(&mut context) {
-                self.reading = Reading::Done(found);
+                self.reading = PendingRead::Done(found);
             }
         }
     }
 }
 
-impl Future for Reading<'_> {
-    type Output = Result<Found, StoreError>;
+impl Future for PendingRead<'_> {
+    type Output = Result<ChunkList, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {

@@ -87,7 +87,9 @@ impl Walk<'_> {
                 after.extend_from_slice(to.as_bytes());
                 from = *stop;
                 let inside = stop.saturating_sub(1).max(*begin);
-                end = memchr::memchr(b'\n', &text[inside..]).map_or(text.len(), |at| inside + at + 1).max(*stop);
+                end = memchr::memchr(b'\n', &text[inside..])
+                    .map_or(text.len(), |at| inside + at + 1)
+                    .max(*stop);
                 next += 1;
             }
             after.extend_from_slice(&text[from..end]);
@@ -121,7 +123,8 @@ impl Walk<'_> {
         let first = old.iter().zip(new.iter()).take_while(|(a, b)| a == b).count().checked_sub(shared)?;
         let (old_end, new_end) = (first + from.len(), first + to.len());
         let stands = |text: &[usize], lines: &[Vec<u8>]| {
-            text.len() == lines.len() && text.iter().zip(lines).all(|(number, line)| self.book.line(*number) == line)
+            text.len() == lines.len()
+                && text.iter().zip(lines).all(|(number, line)| self.book.line(*number) == line)
         };
         let is_so = stands(old.get(first..old_end)?, &from)
             && stands(new.get(first..new_end)?, &to)

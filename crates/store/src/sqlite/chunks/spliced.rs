@@ -62,7 +62,9 @@ impl SplicedBytes {
 
     pub(super) fn into_bytes(mut self) -> Vec<u8> {
         match &self.parts[..] {
-            [(source, part)] if part.len() == self.sources[*source].len() => self.sources.swap_remove(*source),
+            [(source, part)] if part.len() == self.sources[*source].len() => {
+                self.sources.swap_remove(*source)
+            }
             _ => self.bytes(),
         }
     }
