@@ -155,6 +155,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         cwd: task.cwd.clone(),
         in_memory: task.no_session,
         is_shared: false,
+        is_unattended: false,
         memory: None,
         provider: task.model.provider.clone(),
         model: task.model.model.clone(),

@@ -7,6 +7,7 @@
 //! front words. What has to be asked before a session can be opened is a [`FailureKind::Asks`]: the front asks, adds the
 //! answer to the [`OpenRequest`] and opens again.
 
+mod active_memory;
 mod attachments;
 mod background;
 mod background_budget;

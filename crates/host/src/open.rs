@@ -354,6 +354,7 @@ async fn prepare(
         options.hooks.splice(..0, request.hooks.iter().cloned());
         options.hooks.extend(crate::command_hooks::command_hooks(&config.hooks));
     }
+    crate::active_memory::install(&mut options, home, engine, request);
     let is_open = Arc::new(SetOnce::new());
     if replay.is_none() {
         let wanted = crate::mcp::InstallOptions {

@@ -106,6 +106,8 @@ pub struct OpenRequest {
     pub output_schema: Option<quipu_protocol::Json>,
     /// The built-in tools to offer, in the place of those of the settings.
     pub tools: Option<Vec<String>>,
+    /// Nobody is in front of the session: a schedule began it.
+    pub is_unattended: bool,
     /// Rules of the project are left out.
     pub no_context_files: bool,
     /// Hooks of the program, before those of the settings. Those that run before a session is there (a project's trust, files of

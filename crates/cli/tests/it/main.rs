@@ -3,6 +3,8 @@
 //! bytes of every request, and is it healthy (see [`support::World`])?
 
 #[cfg(test)]
+mod active_memory;
+#[cfg(test)]
 mod activity;
 #[cfg(test)]
 mod agent_hooks;

@@ -23,6 +23,7 @@ use quipu::{
     CompactionSettings, FileSettings, HistorySettings, IdentitySettings, Network, PruneSettings,
     PublishSettings, TravelRule, TravelSettings, compaction_settings, prune_settings,
 };
+use quipu_memory::active::{ActiveMode, ActiveOptions};
 use quipu_protocol::Thinking;
 use quipu_providers::{CallSettings, EmbedderSettings};
 use serde_json::{Map, Value};
@@ -110,6 +111,8 @@ pub struct Settings {
     pub files: FileSettings,
     /// Whether models can run commands in the background.
     pub background: bool,
+    /// What is remembered of a prompt before its run.
+    pub active_memory: ActiveOptions,
     /// Whether models can add jobs, where a person allows it.
     pub schedule_tool: bool,
     /// Heads of other programs.
@@ -322,6 +325,15 @@ impl Settings {
             rules_above: texts("rules.above"),
             files: FileSettings::of_json(&all).0,
             background: flag("background").unwrap_or(true),
+            active_memory: ActiveOptions {
+                mode: match word("memory.active.mode") {
+                    Some("off") => ActiveMode::Off,
+                    Some("escalate") => ActiveMode::Escalate,
+                    Some("always") => ActiveMode::Always,
+                    _ => ActiveMode::Search,
+                },
+                ..ActiveOptions::default()
+            },
             schedule_tool: flag("schedule.tool").unwrap_or(false),
             publish: PublishSettings::of_json(&all).0,
             dreaming: DreamingSettings {

@@ -259,6 +259,14 @@ pub const KEYS: &[Key] = &[
         "whether models can run commands in the background",
     ),
     key(
+        "memory.active.mode",
+        Kind::Word(&["off", "search", "escalate", "always"]),
+        "\"search\"",
+        NextSession,
+        HISTORY,
+        "what is remembered of a prompt before its run: by a search, and by a model where that settles nothing, or always",
+    ),
+    key(
         "schedule.tool",
         Kind::Flag,
         "false",

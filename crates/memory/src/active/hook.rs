@@ -113,7 +113,7 @@ impl ActiveMemory {
         if let Some(found) = cached {
             return self.unless_added(&session, found);
         }
-        let recalled = self.recall(&query, &prompt, &turns, cx).await;
+        let recalled = self.recall(&session, &query, &prompt, &turns, cx).await;
         let mut state = self.state();
         match recalled {
             Ok(Recalled::Found(found)) => {
@@ -144,13 +144,14 @@ impl ActiveMemory {
 
     async fn recall(
         &self,
+        session: &str,
         query: &str,
         prompt: &str,
         turns: &RecentTurns,
         cx: &HookContext,
     ) -> Result<Recalled, super::ActiveSearchError> {
         let began = Instant::now();
-        let searched = self.search.search(query, ACTIVE_HITS);
+        let searched = self.search.search(session, query, ACTIVE_HITS);
         let Ok(hits) = tokio::time::timeout(self.options.deadline, searched).await else {
             return Ok(Recalled::Late);
         };
@@ -188,7 +189,7 @@ impl ActiveMemory {
             tools: TOOLS.map(str::to_owned).to_vec(),
             max_tokens: TOKENS,
             max_turns: TURNS,
-            budget: Some(self.options.budget.max(NOTHING)),
+            budget: Some(self.search.budget().await.max(NOTHING)),
             deadline: left.max(Duration::from_millis(1)),
             ..ChildRequest::new(purpose, said)
         };

@@ -54,14 +54,12 @@ impl ActiveMode {
 }
 
 /// How active memory works.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActiveOptions {
     /// How much is done.
     pub mode: ActiveMode,
     /// How long all of it may take.
     pub deadline: Duration,
-    /// US dollars that one session of a model may cost; 0 for models that cost nothing alone.
-    pub budget: f64,
     /// Characters of a model's summary at most.
     pub summary: usize,
     /// How long what was found for a prompt counts for the same one.
@@ -77,7 +75,6 @@ impl Default for ActiveOptions {
         Self {
             mode: ActiveMode::Search,
             deadline: Duration::from_secs(15),
-            budget: 0.0,
             summary: 220,
             cache: Duration::from_secs(15),
             timeouts: 3,
@@ -104,10 +101,16 @@ pub struct ActiveSearchError(pub String);
 
 /// Searches what is remembered, for the session that it is made for.
 pub trait ActiveSearch: Send + Sync + 'static {
-    /// The best hits first, at most `limit`.
+    /// The best hits first, at most `limit`, and none of the session itself.
     fn search<'a>(
         &'a self,
+        session: &'a str,
         query: &'a str,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<ActiveHit>, ActiveSearchError>>;
+
+    /// US dollars that a session of a model may cost now; 0 for models that cost nothing alone.
+    fn budget(&self) -> BoxFuture<'_, f64> {
+        Box::pin(std::future::ready(0.0))
+    }
 }

@@ -8,6 +8,7 @@ use crate::active::{ActiveHit, ActiveSearch, ActiveSearchError};
 impl ActiveSearch for MemoryNotes {
     fn search<'a>(
         &'a self,
+        session: &'a str,
         query: &'a str,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<ActiveHit>, ActiveSearchError>> {
@@ -15,7 +16,8 @@ impl ActiveSearch for MemoryNotes {
             let question = MemoryQuestion {
                 text: query.to_owned(),
                 projects: self.projects.clone(),
-                limit,
+                // Its own session is among the best.
+                limit: limit.saturating_mul(2),
                 ..MemoryQuestion::default()
             };
             let answer =
@@ -28,7 +30,11 @@ impl ActiveSearch for MemoryNotes {
                 text: hit.snippet,
                 author: hit.author,
             };
-            Ok(answer.hits.into_iter().map(hit).collect())
+            let is_other = |hit: &super::MemoryHit| match &hit.place {
+                HitPlace::Node { session: Some(of), .. } => of.as_str() != session,
+                HitPlace::Node { session: None, .. } | HitPlace::Note { .. } => true,
+            };
+            Ok(answer.hits.into_iter().filter(is_other).take(limit).map(hit).collect())
         })
     }
 }

@@ -62,6 +62,7 @@ struct Lines {
 impl ActiveSearch for Lines {
     fn search<'a>(
         &'a self,
+        _: &'a str,
         query: &'a str,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<ActiveHit>, ActiveSearchError>> {

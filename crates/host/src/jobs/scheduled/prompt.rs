@@ -33,6 +33,7 @@ pub(super) async fn run<F: Future<Output = Result<(), JobError>>>(
         max_cost: work.budget,
         max_turns: work.max_turns,
         tools: work.tools.clone(),
+        is_unattended: true,
         permissions: PermissionRequest { plan: Some(false), ..PermissionRequest::default() },
         ..OpenRequest::default()
     };

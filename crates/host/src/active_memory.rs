@@ -1,0 +1,57 @@
+//! Active memory for the sessions of this program: what it searches, and when it is there.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use quipu::{Engine, SessionOptions};
+use quipu_memory::active::{
+    ACTIVE_MEMORY, ActiveHit, ActiveMemory, ActiveMode, ActiveSearch, ActiveSearchError,
+};
+use quipu_memory::search::MemoryNotes;
+use quipu_store::Graph;
+
+use crate::{Home, OpenRequest, background_budget, memory_notes};
+
+/// The search over what is open in a directory.
+struct OpenMemories {
+    notes: MemoryNotes,
+    home: Home,
+    store: Arc<dyn Graph>,
+}
+
+impl ActiveSearch for OpenMemories {
+    fn search<'a>(
+        &'a self,
+        session: &'a str,
+        query: &'a str,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<ActiveHit>, ActiveSearchError>> {
+        ActiveSearch::search(&self.notes, session, query, limit)
+    }
+
+    fn budget(&self) -> BoxFuture<'_, f64> {
+        Box::pin(async {
+            // What is not known is not spent.
+            let budget = background_budget(&self.home, &*self.store, ACTIVE_MEMORY).await;
+            budget.ok().and_then(|budget| budget.left()).unwrap_or(0.0)
+        })
+    }
+}
+
+/// Gives a session active memory, where memory is on and a person is in front of it.
+pub(crate) fn install(options: &mut SessionOptions, home: &Home, engine: &Engine, request: &OpenRequest) {
+    let config = home.config();
+    let is_whole = request.record.is_none() && request.replay.is_none() && !request.in_memory;
+    let is_open = !request.is_shared || config.memory.shared;
+    if config.active_memory.mode == ActiveMode::Off || !is_whole || !is_open || request.is_unattended {
+        return;
+    }
+    let notes = match memory_notes(home, engine.store(), engine.sealer(), &options.cwd) {
+        Ok(Some(notes)) => notes,
+        Ok(None) => return,
+        Err(failure) => return home.warn(format!("There is no active memory: {failure}")),
+    };
+    let (home, store) = (home.without_commands(), engine.store().clone());
+    let search = Arc::new(OpenMemories { notes, home, store });
+    options.hooks.push(Arc::new(ActiveMemory::new(search, config.active_memory.clone())));
+}
