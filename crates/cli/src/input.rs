@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 
 use quipu_host::Home;
-use quipu_protocol::{Content, Provenance, UserInput};
+use quipu_protocol::{AddedBlock, Content, Provenance, UserInput};
 
 use crate::exit::Failure;
 use crate::print::note;
@@ -35,10 +35,10 @@ impl TaskMessage {
         (path.exists() || !quipu_host::names_resource(text)).then_some(path)
     }
 
-    fn into_parts(self) -> (String, Provenance) {
+    fn into_input(self) -> UserInput {
         match self {
-            Self::Typed(text) => (text, Provenance::default()),
-            Self::Command(input) => (input.text(), input.provenance),
+            Self::Typed(text) => UserInput::from(text),
+            Self::Command(input) => input,
         }
     }
 }
@@ -59,44 +59,54 @@ pub(crate) fn prompts(
     piped: String,
     cwd: &Path,
 ) -> Result<Vec<TaskPrompt>, Failure> {
-    let mut text = piped;
+    // What a person did not type is set apart, as data of whoever wrote it.
+    let mut added = Vec::new();
+    if !piped.trim().is_empty() {
+        added.push((Content::text(piped), "stdin".to_owned()));
+    }
     let (mut images, mut texts) = (Vec::new(), Vec::new());
     for message in messages {
         let Some(file) = message.file(cwd) else {
-            texts.push(message.into_parts());
+            texts.push(message.into_input());
             continue;
         };
+        let name = format!("file {}", file.display());
         match include(&file)? {
-            IncludedFile::Text(more) => text.push_str(&more),
-            IncludedFile::Image(blocks) => images.extend(blocks),
+            IncludedFile::Text(text) => added.push((Content::text(text), name)),
+            IncludedFile::Image(blocks) => images.extend(blocks.into_iter().map(|block| (block, name.clone()))),
             IncludedFile::Nothing => {}
         }
     }
     let mut texts = texts.into_iter();
-    let (first, source) = texts.next().unwrap_or_default();
-    let is_whole = text.is_empty() && images.is_empty();
-    text.push_str(&first);
-    if first.is_empty() {
-        text.truncate(text.trim_end().len());
+    let first = texts.next().unwrap_or_else(|| UserInput::new(Vec::new()));
+    let typed = typed_of(&first);
+    let mut input = UserInput::new(Vec::new()).from_source(first.provenance);
+    let put = |input: &mut UserInput, (block, name): (Content, String)| {
+        input.added.push(AddedBlock::behind(&input.content, Provenance::tool().named(name)));
+        input.content.push(block);
+    };
+    added.into_iter().for_each(|one| put(&mut input, one));
+    let moved = u32::try_from(input.content.len()).unwrap_or(u32::MAX);
+    input.added.extend(first.added.into_iter().map(|one| AddedBlock { block: one.block.saturating_add(moved), ..one }));
+    if !first.content.iter().all(|block| block.as_text().is_some_and(|text| text.trim().is_empty())) {
+        input.content.extend(first.content);
     }
-    let mut blocks = Vec::new();
-    if !text.trim().is_empty() {
-        blocks.push(Content::text(text));
-    }
-    blocks.extend(images);
-    let typed = if source.is_default() { first } else { String::new() };
-    let source = if is_whole { source } else { Provenance::default() };
-    let first =
-        (!blocks.is_empty()).then(|| TaskPrompt { input: UserInput::new(blocks).from_source(source), typed });
-    let further = texts.filter(|(text, _)| !text.trim().is_empty()).map(|(text, source)| {
-        let input = UserInput::from(text.as_str()).from_source(source);
-        TaskPrompt { input, typed: text }
+    images.into_iter().for_each(|one| put(&mut input, one));
+    let first = (!input.content.is_empty()).then_some(TaskPrompt { input, typed });
+    let further = texts.filter(|input| !input.text().trim().is_empty()).map(|input| {
+        let typed = typed_of(&input);
+        TaskPrompt { input, typed }
     });
     let with_images = |prompt: TaskPrompt| {
         let input = quipu_host::with_images(prompt.input, cwd);
         TaskPrompt { input, ..prompt }
     };
     Ok(first.into_iter().chain(further).map(with_images).collect())
+}
+
+/// What a person typed of a message.
+fn typed_of(input: &UserInput) -> String {
+    if input.provenance.is_default() { input.own_text() } else { String::new() }
 }
 
 /// The prompts with the resources that they mention.
@@ -125,7 +135,7 @@ pub(crate) fn piped() -> Result<String, Failure> {
     }
     let text = String::from_utf8_lossy(&bytes);
     let text = text.trim();
-    Ok(if text.is_empty() { String::new() } else { format!("{text}\n") })
+    Ok(if text.is_empty() { String::new() } else { text.to_owned() })
 }
 
 enum IncludedFile {
@@ -164,7 +174,7 @@ fn include(path: &Path) -> Result<IncludedFile, Failure> {
     }
     let text = String::from_utf8_lossy(&bytes);
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    Ok(IncludedFile::Text(format!("<file name=\"{shown}\">\n{text}\n</file>\n")))
+    Ok(IncludedFile::Text(format!("<file name=\"{shown}\">\n{text}\n</file>")))
 }
 
 /// A flag's value: the content of the file of that name if there is one, else the text itself.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use quipu::{Delivery, OpenedSession, Refusal, Session};
 use quipu_protocol::{
     Answer, AskId, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event, Limit,
-    Message, ModelErrorKind, Notice, Outcome, Scope, StopReason, Thinking, Ui, UserInput,
+    Message, ModelErrorKind, Notice, Outcome, Provenance, Scope, StopReason, Thinking, Ui, UserInput,
 };
 use quipu_replay::{Places, Replay};
 use quipu_rpc::{JsonEvents, SessionHeader};
@@ -107,7 +107,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         open: Some(open),
     };
     if let (Some(output), Some(Some(last))) = (&output, prompts.last_mut()) {
-        last.content.push(Content::text(output.instruction()));
+        last.add(output.instruction(), Provenance::quipu());
     }
     let mut front = Front::new(task.mode, &session, &cwd)?;
     match &mut front {

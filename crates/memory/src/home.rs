@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::files::FileProblem;
 use crate::lock::FileLock;
 use crate::{MemoryError, MemoryKind, MemoryPlace};
 
@@ -136,11 +137,28 @@ impl MemoryHome {
             None => self.project(project),
         };
         let repository = Self::repository(project);
-        let has_repository = repository.root.is_dir() && !repository.root.starts_with(&self.home);
+        let has_repository = self.repository_problem(project).is_none() && repository.root.is_dir();
         Ok([Some(own), has_repository.then_some(repository), Some(self.user())]
             .into_iter()
             .flatten()
             .collect())
+    }
+
+    /// Why the memory that lies in a project's repository is not used: a link leads to it, or it is one of the user's own.
+    /// A repository says nothing of other directories.
+    #[must_use]
+    pub fn repository_problem(&self, project: &Path) -> Option<FileProblem> {
+        let root = Self::repository(project).root;
+        for directory in [root.parent()?, root.as_path()] {
+            match std::fs::symlink_metadata(directory) {
+                Ok(found) if found.is_symlink() => return Some(FileProblem::Link),
+                Ok(found) if !found.is_dir() => return Some(FileProblem::NotAFile),
+                Ok(_) => {}
+                Err(_) => return None,
+            }
+        }
+        let is_own = |real: PathBuf| self.home.canonicalize().is_ok_and(|home| real.starts_with(home));
+        root.canonicalize().is_ok_and(is_own).then_some(FileProblem::Link)
     }
 
     /// The content of a repository's memory that was accepted; nothing where the choices cannot be read.

@@ -52,6 +52,11 @@ impl UserInput {
         self.content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
     }
 
+    /// The text blocks that came from nowhere else, joined by newlines.
+    pub fn own_text(&self) -> String {
+        crate::own_text(&self.content, &self.added)
+    }
+
     /// Appends a text of another source.
     pub fn add(&mut self, text: impl Into<String>, provenance: Provenance) {
         self.added.push(AddedBlock::behind(&self.content, provenance));

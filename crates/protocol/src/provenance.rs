@@ -140,3 +140,17 @@ impl AddedBlock {
         Self { block: u32::try_from(content.len()).unwrap_or(u32::MAX), provenance }
     }
 }
+
+/// The texts among the blocks of a message that `added` does not list, joined by newlines.
+///
+/// ```
+/// use quipu_protocol::{AddedBlock, Content, Provenance, own_text};
+///
+/// let blocks = [Content::text("<file>"), Content::text("Look.")];
+/// assert_eq!(own_text(&blocks, &[AddedBlock { block: 0, provenance: Provenance::tool() }]), "Look.");
+/// ```
+pub fn own_text(blocks: &[Content], added: &[AddedBlock]) -> String {
+    let is_added = |at: usize| added.iter().any(|one| usize::try_from(one.block).is_ok_and(|block| block == at));
+    let own = blocks.iter().enumerate().filter(|(at, _)| !is_added(*at));
+    own.filter_map(|(_, block)| block.as_text()).collect::<Vec<_>>().join("\n")
+}

@@ -79,6 +79,10 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
         let dreamt = dreamt.map_or_else(|| "never".to_owned(), |at| crate::print::ago(quipu_host::now(), at));
         writeln!(stdout, "  last dream: {dreamt}")?;
     }
+    let problem = open.memory.repository_problem(&open.project);
+    if let (Some(problem), false) = (&problem, out.json) {
+        writeln!(stdout, "The memory of the repository is not used: {problem}.")?;
+    }
     let mut week = Vec::new();
     let query = UsageQuery { by: UsageGrouping::Purpose, since: Some(quipu_host::now() - WEEK), until: None };
     let used = open.engine.store().usage(query).await?.found;
@@ -96,7 +100,8 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
         }
     }
     if out.json {
-        let line = json!({ "on": true, "project": project, "memories": memories, "week": week });
+        let line = json!({ "on": true, "project": project, "memories": memories, "week": week,
+            "repositoryProblem": problem.map(|problem| problem.to_string()) });
         writeln!(stdout, "{line}")?;
     } else if week.iter().all(|part| part["calls"] == 0) {
         writeln!(stdout, "No model was called for memory this week.")?;

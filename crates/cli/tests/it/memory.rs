@@ -225,3 +225,30 @@ fn terminal_asks_once_in_each_project_after_the_first() {
     assert_eq!(terminal.ends(), Some(0));
     assert_eq!(world.run(&["memory", "status", "--json"]).ok().json()["on"], false);
 }
+
+/// The nodes that say something, as they are stored.
+fn node_with(world: &World, text: &str) -> String {
+    world.nodes().iter().map(ToString::to_string).find(|node| node.contains(text)).unwrap()
+}
+
+#[test]
+fn piped_text_files_and_skills_are_set_apart_as_untrusted() {
+    let world = World::new([]);
+    world.file("plan.txt", "ZEBRAFILE\n");
+    let skill = world.path("work/.quipu/skills/alpha/SKILL.md");
+    std::fs::create_dir_all(skill.parent().unwrap()).unwrap();
+    std::fs::write(skill, "---\nname: alpha\ndescription: First.\n---\nZEBRASKILL with care.\n").unwrap();
+    world.run(&["config", "trust"]).ok();
+    for (arguments, piped, foreign, own) in [
+        (&["-p", "@plan.txt", "what is this?"][..], "ZEBRAPIPE", &["stdin", "file "][..], "what is this?"),
+        (&["-p", "/alpha only the tests"], "", &["skill alpha"], "only the tests"),
+    ] {
+        world.server.push(Answer::new().text("Well.").reply());
+        world.run_with(arguments, piped).ok();
+        let node = node_with(&world, own);
+        assert!(!node.contains(&format!("{own}\\n")) && node.contains("ZEBRA"), "{node}");
+        for name in foreign {
+            assert!(node.contains("\"author\":\"untrusted\"") && node.contains(&format!("\"name\":\"{name}")), "{node}");
+        }
+    }
+}

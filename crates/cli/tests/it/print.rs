@@ -231,10 +231,10 @@ fn files_and_piped_text_come_before_the_words() {
     let request = messages(&world.requests()[0]);
     let content = request[0]["content"].as_array().unwrap();
     let text = format!("piped\n<file name=\"{}\">\nNote é\n\n</file>\nLook.", notes.display());
-    assert_eq!(content[0]["text"], text);
-    assert_eq!(content[1]["source"]["media_type"], "image/png");
-    assert_eq!(content[1]["source"]["data"], PIXEL);
-    assert_eq!(content.len(), 2, "an image is sent once");
+    assert_eq!(wire_text(&request[0]).trim_end(), text);
+    assert_eq!(content[3]["source"]["media_type"], "image/png");
+    assert_eq!(content[3]["source"]["data"], PIXEL);
+    assert_eq!(content.len(), 4, "an image is sent once");
     // Only piped.
     world.run_with(&["-p"], "all of it").ok();
     assert_eq!(wire_text(&messages(&world.requests()[1])[0]), "all of it");

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use quipu_protocol::{CommandSpec, CommandValue, UserInput};
+use quipu_protocol::{CommandSpec, CommandValue, Content, Provenance, UserInput};
 
-use super::expand::{Arguments, filled, with_arguments, with_commands, with_files};
+use super::expand::{Arguments, NamedFile, filled, named_files, with_arguments, with_commands};
 use super::files::text_of;
 use super::frontmatter::split;
 use super::places::ResourceScope;
@@ -109,14 +109,24 @@ impl TemplateCommand {
         let text = with_arguments(body, &arguments, &template.arguments, template.dollars);
         let text = text.map_err(Failure::request)?;
         let text = with_commands(text.trim());
-        let text = match &call.session {
-            Some(session) => with_files(&text, session.cwd()),
-            None => text,
-        };
         if text.trim().is_empty() {
             return Err(Failure::request("it is empty without arguments"));
         }
-        Ok(CommandValue::Prompt { input: UserInput::from(text.as_str()) })
+        let files = match &call.session {
+            Some(session) => named_files(&text, session.cwd()),
+            None => Vec::new(),
+        };
+        let source = match &template.origin {
+            TemplateOrigin::File { scope: ResourceScope::Project | ResourceScope::Package, .. } => {
+                Some(Provenance::tool().named(format!("template {}", template.name)))
+            }
+            TemplateOrigin::BuiltIn(_) | TemplateOrigin::File { scope: ResourceScope::User, .. } => None,
+        };
+        let mut parts = vec![(text, source)];
+        for NamedFile { path, text } in files {
+            parts.push((text, Some(Provenance::tool().named(format!("file {}", path.display())))));
+        }
+        Ok(CommandValue::Prompt { input: apart(parts) })
     }
 }
 
@@ -139,14 +149,37 @@ impl SkillCommand {
         let (body, is_used) = filled(body, &arguments, &[], false).map_err(Failure::request)?;
         let body = with_commands(body.trim());
         let (path, directory) = (path.display(), self.0.directory().display());
-        let mut text = format!(
+        let text = format!(
             "<skill name=\"{name}\" location=\"{path}\">\nReferences are relative to {directory}.\n\n{}\n</skill>",
             body.trim_end()
         );
+        let source = match scope {
+            ResourceScope::Project | ResourceScope::Package => {
+                Some(Provenance::tool().named(format!("skill {name}")))
+            }
+            ResourceScope::User => None,
+        };
+        let mut parts = vec![(text, source)];
         if !is_used && !arguments.raw().is_empty() {
-            text.push_str("\n\n");
-            text.push_str(arguments.raw());
+            parts.push((arguments.raw().to_owned(), None));
         }
-        Ok(CommandValue::Prompt { input: UserInput::from(text.as_str()) })
+        Ok(CommandValue::Prompt { input: apart(parts) })
     }
+}
+
+/// A message of texts with an empty line between them: those of a source are set apart, the others are the person's.
+fn apart(parts: Vec<(String, Option<Provenance>)>) -> UserInput {
+    let mut input = UserInput::new(Vec::new());
+    let last = parts.len().saturating_sub(1);
+    for (at, (mut text, source)) in parts.into_iter().enumerate() {
+        // Blocks are joined by one line end.
+        if at < last {
+            text.push('\n');
+        }
+        match source {
+            Some(source) => input.add(text, source),
+            None => input.content.push(Content::text(text)),
+        }
+    }
+    input
 }

@@ -1,6 +1,6 @@
 //! What a template becomes: its arguments are put in, files that it names follow it, and commands are left to the model.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::files::text_of;
 
@@ -313,23 +313,31 @@ pub(super) fn with_commands(text: &str) -> String {
     format!("{}\n\n{COMMANDS}\n", out.trim_end())
 }
 
-/// The text with the files that it names as `@path` behind it: texts below `cwd`. The model can read others with its tools.
-pub(super) fn with_files(text: &str, cwd: &Path) -> String {
-    let mut out = text.to_owned();
-    let mut files = 0;
+/// A file that a text names, and its text as the model gets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NamedFile {
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+}
+
+/// The files that a text names as `@path`, each once: texts below `cwd`. The model can read others with its tools.
+pub(super) fn named_files(text: &str, cwd: &Path) -> Vec<NamedFile> {
+    let mut bytes = text.len();
+    let mut files: Vec<NamedFile> = Vec::new();
     for name in quipu::mentioned_files(text) {
         let path = cwd.join(name.trim_end_matches(|c: char| ",;:.!?)".contains(c)));
-        if files >= MOST_FILES || !path.is_file() {
+        let is_new = files.iter().all(|file| file.path != path);
+        if files.len() >= MOST_FILES || !is_new || !path.is_file() {
             continue;
         }
         let Ok(content) = text_of(&path, Some(cwd)) else { continue };
-        let file = format!("\n\n<file name=\"{}\">\n{}\n</file>", path.display(), content.trim_end());
-        if !out.contains(&file) && out.len() + file.len() <= MOST_BYTES {
-            out.push_str(&file);
-            files += 1;
+        let text = format!("<file name=\"{}\">\n{}\n</file>", path.display(), content.trim_end());
+        if bytes + text.len() <= MOST_BYTES {
+            bytes += text.len();
+            files.push(NamedFile { path, text });
         }
     }
-    out
+    files
 }
 
 #[cfg(test)]
@@ -414,9 +422,9 @@ mod tests {
         std::fs::create_dir(&cwd).unwrap();
         std::fs::write(cwd.join("a.txt"), "content\n").unwrap();
         std::fs::write(dir.path().join("secret"), "secret").unwrap();
-        let text = with_files("See @a.txt, @a.txt and @../secret and @none.", &cwd);
-        assert_eq!(text.matches("content").count(), 1, "{text}");
-        assert!(!text.contains("\nsecret"));
+        let files = named_files("See @a.txt, @a.txt and @../secret and @none.", &cwd);
+        assert_eq!(files.len(), 1, "{files:?}");
+        assert!(files[0].text.contains("\ncontent\n"), "{files:?}");
     }
 
     proptest! {

@@ -77,26 +77,35 @@ impl Ledger {
         Self { version: Self::VERSION, ..Self::default() }
     }
 
-    /// A file became another one by the change of `node`. `old` is its text before, where that is known.
+    /// A file became another one by the change of `node`. What is not known of the text before is nobody's: of such a text
+    /// no line is taken for one of the node.
     pub(crate) fn change(
         &mut self,
         path: &str,
-        old: Option<&str>,
+        old: FormerText<'_>,
         new: Option<(&str, ChunkId)>,
         node: NodeId,
     ) {
         let before = self.files.remove(path);
         let Some((new, content)) = new else { return };
         let new: Vec<&str> = lines_of(new);
-        let old: Vec<&str> = old.map(lines_of).unwrap_or_default();
         let owners = before.map(|file| spread(&file.lines)).unwrap_or_default();
-        let lines = match old.len() == owners.len() {
-            true => self.attribute(&old, &owners, &new, node),
-            // What is not known of the text before is nobody's.
-            false => vec![node; new.len()],
+        let lines = match old {
+            FormerText::Absent => vec![node; new.len()],
+            FormerText::Text(old) => match lines_of(old) {
+                old if old.len() == owners.len() => self.attribute(&old, &owners, &new, node),
+                _ => vec![NOBODY; new.len()],
+            },
+            FormerText::Unknown => vec![NOBODY; new.len()],
         };
         let stamp = FileStamp::default();
         self.files.insert(path.to_owned(), TrackedFile { content, lines: joined(&lines), stamp });
+    }
+
+    /// There is a file whose text is not known.
+    pub(crate) fn lose(&mut self, path: &str, content: ChunkId) {
+        let file = TrackedFile { content, lines: Vec::new(), stamp: FileStamp::default() };
+        self.files.insert(path.to_owned(), file);
     }
 
     fn attribute(&self, old: &[&str], owners: &[NodeId], new: &[&str], node: NodeId) -> Vec<NodeId> {
@@ -162,7 +171,7 @@ impl Ledger {
                 class: self.class(*node),
                 by: record.map_or_else(|| UNEXPLAINED.to_owned(), |record| record.by.clone()),
                 at: record.map_or(0, |record| record.at),
-                node: Some(*node),
+                node: Some(*node).filter(|node| *node != NOBODY),
                 sources: record.map(|record| record.sources.clone()).unwrap_or_default(),
             });
             first += count;
@@ -170,6 +179,21 @@ impl Ledger {
         found
     }
 }
+
+/// A text of a file before a change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FormerText<'a> {
+    /// There was no file.
+    Absent,
+    Text(&'a str),
+    /// There was a file, and nobody knows what stood in it.
+    Unknown,
+}
+
+/// In place of the node of lines that nobody explains.
+pub(crate) const NOBODY: NodeId = NodeId([0; 32]);
+/// In place of the hash of a text that is not known.
+pub(crate) const NO_CONTENT: ChunkId = ChunkId([0; 32]);
 
 /// What made a change that no command or tool of ours made.
 pub(crate) const UNEXPLAINED: &str = "unexplained";

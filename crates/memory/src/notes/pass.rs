@@ -9,7 +9,7 @@ use quipu_store::{LineageEnd, NewChunk, RefMove, StoreError, decode_nodes};
 use sha2::{Digest as _, Sha256};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-use super::ledger::{ChangeRecord, Ledger, LineAuthor, LineRange, UNEXPLAINED};
+use super::ledger::{ChangeRecord, FormerText, Ledger, LineAuthor, LineRange, NO_CONTENT, NOBODY, UNEXPLAINED};
 use super::node::{NodeChain, NoteChange, change_of, content_of, ref_of};
 use super::notebook::{NoteAuthor, Notebook, WrittenNote};
 use super::observe::{UnexplainedChange, of_repository};
@@ -33,9 +33,27 @@ const MODE: u32 = 0o600;
 /// A text that a state keeps.
 #[derive(Debug, Clone)]
 struct TextState {
-    text: String,
+    /// `None`: it is not known any more.
+    text: Option<String>,
     content: ChunkId,
     state: FileState,
+}
+
+impl TextState {
+    fn new(&self) -> Option<(&str, ChunkId)> {
+        self.text.as_deref().map(|text| (text, self.content))
+    }
+
+    fn line_count(&self) -> usize {
+        self.text.as_ref().map_or(0, |text| text.lines().count())
+    }
+}
+
+fn former(state: Option<&TextState>) -> FormerText<'_> {
+    match state {
+        None => FormerText::Absent,
+        Some(state) => state.text.as_deref().map_or(FormerText::Unknown, FormerText::Text),
+    }
 }
 
 /// A change that is no node yet.
@@ -148,7 +166,7 @@ impl<'a> Pass<'a> {
             Some(text) => kept(&text, &self.book.sealer),
             None => {
                 let state = FileState::unknown(Unknown::Secret);
-                TextState { text: String::new(), content: known.content, state }
+                TextState { text: None, content: known.content, state }
             }
         }))
     }
@@ -228,7 +246,11 @@ impl<'a> Pass<'a> {
         let name = text.name.as_str();
         let now = kept(&text.text, &self.book.sealer).content;
         if self.ledger.files.get(name).is_some_and(|known| known.content == now) {
-            return self.ledger.authors(name);
+            let found = self.ledger.authors(name);
+            let last = found.last().map_or(0, |author| author.lines.last);
+            if usize::try_from(last).is_ok_and(|last| last == text.text.lines().count()) {
+                return found;
+            }
         }
         // Nobody has looked since it changed: what differs will be untrusted.
         of_repository(text, false)
@@ -247,9 +269,9 @@ impl<'a> Pass<'a> {
     fn add(&mut self, change: ChangeDraft) {
         // As if it were committed, so that what follows sees it; the node is not known yet.
         for file in &change.files {
-            let new = file.after.as_ref().map(|after| (after.text.as_str(), after.content));
-            let old = file.before.as_ref().map(|before| before.text.as_str());
-            self.ledger.change(file.name.as_str(), old, new, UNKNOWN);
+            let new = file.after.as_ref().and_then(TextState::new);
+            let old = former(file.before.as_ref());
+            self.ledger.change(file.name.as_str(), old, new, NOBODY);
             if let Some(known) = self.ledger.files.get_mut(file.name.as_str()) {
                 known.stamp = file.stamp;
             }
@@ -296,8 +318,6 @@ impl<'a> Pass<'a> {
 
 /// Why the ref of a memory moves, so that each change is a step that can be undone.
 const CHANGED: &str = "memory";
-/// In place of the node of a change that has none yet.
-const UNKNOWN: NodeId = NodeId([0; 32]);
 
 fn named(files: Vec<FileName>, nodes: &[NodeId]) -> Vec<UnexplainedChange> {
     let Some(node) = nodes.first().copied() else { return Vec::new() };
@@ -312,7 +332,7 @@ fn kept(text: &str, sealer: &Sealer) -> TextState {
         std::borrow::Cow::Owned(_) => FileState::Unknown { why: Unknown::Secret, size: Some(size) },
         std::borrow::Cow::Borrowed(_) => FileState::File { mode: MODE, size, content },
     };
-    TextState { text: text.to_owned(), content, state }
+    TextState { text: Some(text.to_owned()), content, state }
 }
 
 /// The new text with the secrets of what is new in it replaced; what stood there before stays.
@@ -342,8 +362,8 @@ fn place(chain: &mut NodeChain, change: &ChangeDraft) -> NodeId {
     for file in &change.files {
         let (before, after) = (state(file.before.as_ref()), state(file.after.as_ref()));
         for kept in [&file.before, &file.after].into_iter().flatten() {
-            if let Some(id) = content_of(&kept.state) {
-                chain.keep(NewChunk::Full { id, bytes: Arc::from(kept.text.as_bytes()) });
+            if let (Some(id), Some(text)) = (content_of(&kept.state), &kept.text) {
+                chain.keep(NewChunk::Full { id, bytes: Arc::from(text.as_bytes()) });
             }
         }
         words.push(format!("{}: {}", file.name, difference_in_words(file)));
@@ -359,11 +379,11 @@ fn place(chain: &mut NodeChain, change: &ChangeDraft) -> NodeId {
 }
 
 fn difference_in_words(file: &FileDraft) -> String {
-    let lines = |kept: &Option<TextState>| kept.as_ref().map_or(0, |kept| kept.text.lines().count());
+    let lines = |kept: &Option<TextState>| kept.as_ref().map_or(0, TextState::line_count);
     match (&file.before, &file.after) {
         (Some(before), Some(after)) => {
-            let old: Vec<&str> = before.text.lines().collect();
-            let new: Vec<&str> = after.text.lines().collect();
+            let [old, new] =
+                [before, after].map(|state| state.text.iter().flat_map(|text| text.lines()).collect::<Vec<_>>());
             let end = std::time::Instant::now() + std::time::Duration::from_secs(2);
             let ops = similar::capture_diff_slices_deadline(Algorithm::Myers, &old, &new, Some(end));
             let changed = ops.iter().filter(|op| !matches!(op, DiffOp::Equal { .. }));
@@ -382,8 +402,8 @@ fn record(ledger: &mut Ledger, change: &ChangeDraft, node: NodeId) {
     let said = ChangeRecord { class: change.class, by: by.clone(), at: now(), sources: sources.clone() };
     ledger.nodes.insert(node, said);
     for file in &change.files {
-        let new = file.after.as_ref().map(|after| (after.text.as_str(), after.content));
-        let old = file.before.as_ref().map(|before| before.text.as_str());
+        let new = file.after.as_ref().and_then(TextState::new);
+        let old = former(file.before.as_ref());
         ledger.change(file.name.as_str(), old, new, node);
         if let Some(known) = ledger.files.get_mut(file.name.as_str()) {
             known.stamp = file.stamp;
@@ -464,28 +484,47 @@ async fn apply(
     node: NodeId,
 ) -> Result<(), MemoryError> {
     let known = ledger.files.get(path).map(|known| known.content);
-    let old = match known {
+    let mut old = match known {
         Some(content) => text_of(book, content).await?,
         None => None,
     };
-    let mut old = old;
-    // Nodes that are missing between: what they changed is nobody's.
-    if let Some(content) = before.content().filter(|content| Some(*content) != known) {
-        let found = text_of(book, content).await?;
-        let new = found.as_deref().map(|text| (text, content));
-        ledger.change(path, old.as_deref(), new, UNKNOWN);
-        old = found;
-    }
-    match after {
-        FileState::File { content, .. } => {
-            let text = text_of(book, *content).await?;
-            ledger.change(path, old.as_deref(), text.as_deref().map(|text| (text, *content)), node);
+    match before {
+        FileState::Absent => {
+            ledger.files.remove(path);
         }
-        FileState::Absent
-        | FileState::Link { .. }
-        | FileState::Directory { .. }
-        | FileState::Unknown { .. } => {
-            ledger.change(path, None, None, node);
+        FileState::File { content, .. } if Some(*content) == known => {}
+        // Nodes that are missing between: what they changed is nobody's.
+        FileState::File { content, .. } => {
+            let found = text_of(book, *content).await?;
+            match &found {
+                Some(text) => {
+                    let former = old.as_deref().map_or(FormerText::Unknown, FormerText::Text);
+                    ledger.change(path, former, Some((text.as_str(), *content)), NOBODY);
+                }
+                None => ledger.lose(path, *content),
+            }
+            old = found;
+        }
+        FileState::Link { .. } | FileState::Directory { .. } | FileState::Unknown { .. } => {
+            ledger.lose(path, NO_CONTENT);
+            old = None;
+        }
+    }
+    let former = match (before, old.as_deref()) {
+        (FileState::Absent, _) => FormerText::Absent,
+        (_, Some(old)) => FormerText::Text(old),
+        (_, None) => FormerText::Unknown,
+    };
+    match after {
+        FileState::File { content, .. } => match text_of(book, *content).await? {
+            Some(text) => ledger.change(path, former, Some((text.as_str(), *content)), node),
+            None => ledger.lose(path, *content),
+        },
+        FileState::Absent => {
+            ledger.files.remove(path);
+        }
+        FileState::Link { .. } | FileState::Directory { .. } | FileState::Unknown { .. } => {
+            ledger.lose(path, NO_CONTENT);
         }
     }
     Ok(())

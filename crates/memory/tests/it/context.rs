@@ -37,6 +37,32 @@ fn memories_are_open_where_a_person_switched_them_on() {
     assert!(error.contains("memory.json cannot be used"), "{error}");
 }
 
+#[test]
+fn linked_directory_is_no_memory_of_a_repository() {
+    let world = World::new();
+    let (home, project) = (world.home(), world.project());
+    std::fs::create_dir_all(project.join(".git")).unwrap();
+    home.choose(&project, |choice| choice.on = true).unwrap();
+    let elsewhere = world.dir.path().join("elsewhere/memory");
+    std::fs::create_dir_all(&elsewhere).unwrap();
+    let kinds = |home: &quipu_memory::MemoryHome| -> Vec<_> {
+        home.open(&project).unwrap().into_iter().map(|place| place.kind).collect()
+    };
+    let own = [quipu_memory::MemoryKind::Project, quipu_memory::MemoryKind::User];
+    // The directory itself, and the one above it.
+    std::fs::create_dir(project.join(".quipu")).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, project.join(".quipu/memory")).unwrap();
+    assert_eq!(kinds(&home), own);
+    assert_eq!(home.repository_problem(&project), Some(quipu_memory::files::FileProblem::Link));
+    std::fs::remove_dir_all(project.join(".quipu")).unwrap();
+    std::os::unix::fs::symlink(elsewhere.parent().unwrap(), project.join(".quipu")).unwrap();
+    assert_eq!(kinds(&home), own);
+    std::fs::remove_file(project.join(".quipu")).unwrap();
+    std::fs::create_dir_all(project.join(".quipu/memory")).unwrap();
+    assert_eq!(kinds(&home).len(), 3);
+    assert_eq!(home.repository_problem(&project), None);
+}
+
 #[tokio::test]
 async fn repository_counts_once_accepted_and_until_it_changes() {
     let world = World::new();
