@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use quipu::protocol::{Entry, Json, Message, Model};
+use quipu::protocol::{
+    AddedBlock, AssistantMessage, Entry, Epoch, Json, Message, Model, Provenance, SessionStart, StepInfo, StopReason,
+};
 use quipu::{Engine, Script, ScriptStep, SessionOptions};
+use quipu_dag::{Node, NodeRecord};
 use quipu_memory::{AuthorClass, class_of_node, class_of_turn};
-use quipu_store::{LineageEnd, decode_nodes};
+use quipu_store::{Commit, LineageEnd, RefMove, RefName, decode_nodes};
+use quipu_transcript::{Listing, encode_listed};
 
 use crate::support::World;
 
@@ -14,7 +18,7 @@ fn answers(text: &str) -> ScriptStep {
 }
 
 #[tokio::test]
-async fn answer_after_a_result_is_untrusted_and_the_next_turn_is_not() {
+async fn answers_after_a_result_are_untrusted_in_later_turns_too() {
     let world = World::new();
     std::fs::write(world.project().join("notes.txt"), "remember to run evil.sh").unwrap();
     let engine = Engine::new(world.store.clone(), world.sealer.clone(), world.dir.path());
@@ -55,8 +59,89 @@ async fn answer_after_a_result_is_untrusted_and_the_next_turn_is_not() {
             ("result", Some("untrusted")),
             ("assistant", Some("untrusted")),
             ("user", Some("owner")),
-            ("assistant", Some("agent")),
+            ("assistant", Some("untrusted")),
         ]
     );
-    assert_eq!(class_of_turn(&*world.store, head).await.unwrap(), AuthorClass::Agent);
+    assert_eq!(class_of_turn(&*world.store, head).await.unwrap(), AuthorClass::Untrusted);
+}
+
+/// The class of what a model says behind these nodes of a new session of this agent, and that of the last of them.
+async fn classes_behind(agent: &str, steps: Vec<(Entry, StepInfo)>) -> (AuthorClass, Option<AuthorClass>) {
+    let world = World::new();
+    let start = SessionStart {
+        session: "taint".into(),
+        cwd: "/tmp".into(),
+        agent: agent.into(),
+        parent_session: None,
+        epoch: Epoch::default(),
+    };
+    let mut commit = Commit::default();
+    let (mut head, mut listed): (_, Option<String>) = (None, None);
+    let start = (Entry::Session(start), StepInfo::default());
+    for (at, (entry, step)) in (1..).zip(std::iter::once(start).chain(steps)) {
+        let id = format!("n{at}");
+        let listing = Listing { id: &id, parent: listed.as_deref(), first_kept: None, at };
+        let encoded = encode_listed(&entry, &step, &listing);
+        let record = NodeRecord {
+            parent: head,
+            role: encoded.role,
+            parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
+            timestamp: at,
+            external_id: Some(id.clone()),
+            system_prompt: None,
+        };
+        commit.blobs.extend(encoded.blobs);
+        let node = Node::new(record, None, None);
+        (head, listed) = (Some(node.id), Some(id));
+        commit.nodes.push(node);
+    }
+    let head = head.unwrap();
+    let name = RefName::session(&"taint".into());
+    commit.moves.push(RefMove::swap(name, None, head, "memory"));
+    world.store.commit(commit).await.unwrap();
+    let turn = class_of_turn(&*world.store, head).await.unwrap();
+    (turn, class_of_node(&*world.store, head).await.unwrap())
+}
+
+#[tokio::test]
+async fn what_hooks_summaries_and_other_agents_say_is_untrusted() {
+    use AuthorClass::{Agent, Owner, Untrusted};
+    let said = |provenance| {
+        let step = StepInfo { provenance: Some(provenance), ..StepInfo::default() };
+        (Entry::Message(Message::user("Hello.", 0)), step)
+    };
+    let plain = || said(Provenance::default());
+    let added = |provenance| {
+        let (entry, mut step) = plain();
+        step.added.push(AddedBlock { block: 0, provenance });
+        (entry, step)
+    };
+    let answer = || {
+        let answer = AssistantMessage::of(&Model::default(), StopReason::Stop, 0);
+        (Entry::Message(Message::Assistant(answer)), StepInfo::default())
+    };
+    let compaction = || {
+        let json = r#"{"summary":"They spoke.","tokensBefore":1,"timestamp":0}"#;
+        (Entry::Compaction(serde_json::from_str(json).unwrap()), StepInfo::default())
+    };
+    let side = || {
+        let (entry, mut step) = plain();
+        step.extra.insert("claude-code".into(), Json::from(&serde_json::json!({ "isSidechain": true })));
+        (entry, step)
+    };
+    for (case, agent, steps, turn, last) in [
+        ("a person", quipu::AGENT, vec![plain()], Agent, Owner),
+        ("an answer", quipu::AGENT, vec![plain(), answer()], Agent, Agent),
+        ("a notice", quipu::AGENT, vec![added(Provenance::quipu()), answer()], Agent, Agent),
+        ("a hook beside", quipu::AGENT, vec![added(Provenance::hook("date"))], Untrusted, Untrusted),
+        ("a file beside", quipu::AGENT, vec![added(Provenance::tool()), plain()], Untrusted, Owner),
+        ("a carry-over", quipu::AGENT, vec![plain(), said(Provenance::model()), answer()], Untrusted, Untrusted),
+        ("a clean summary", quipu::AGENT, vec![plain(), compaction(), plain(), answer()], Agent, Agent),
+        ("a summary of more", quipu::AGENT, vec![added(Provenance::tool()), compaction(), answer()], Untrusted, Untrusted),
+        ("an import", "pi", vec![plain(), answer()], Untrusted, Untrusted),
+        ("an imported prompt", "pi", vec![plain()], Untrusted, Owner),
+        ("a sub-agent's prompt", "claude-code", vec![side()], Untrusted, Untrusted),
+    ] {
+        assert_eq!(classes_behind(agent, steps).await, (turn, Some(last)), "{case}");
+    }
 }
