@@ -73,7 +73,9 @@ pub(crate) fn prompts(
         let name = format!("file {}", file.display());
         match include(&file)? {
             IncludedFile::Text(text) => added.push((Content::text(text), name)),
-            IncludedFile::Image(blocks) => images.extend(blocks.into_iter().map(|block| (block, name.clone()))),
+            IncludedFile::Image(blocks) => {
+                images.extend(blocks.into_iter().map(|block| (block, name.clone())))
+            }
             IncludedFile::Nothing => {}
         }
     }
@@ -87,7 +89,9 @@ pub(crate) fn prompts(
     };
     added.into_iter().for_each(|one| put(&mut input, one));
     let moved = u32::try_from(input.content.len()).unwrap_or(u32::MAX);
-    input.added.extend(first.added.into_iter().map(|one| AddedBlock { block: one.block.saturating_add(moved), ..one }));
+    input.added.extend(
+        first.added.into_iter().map(|one| AddedBlock { block: one.block.saturating_add(moved), ..one }),
+    );
     if !first.content.iter().all(|block| block.as_text().is_some_and(|text| text.trim().is_empty())) {
         input.content.extend(first.content);
     }

@@ -3,6 +3,7 @@
 mod edit;
 mod forget;
 mod list;
+mod person;
 mod review;
 mod status;
 mod switch;
@@ -174,15 +175,33 @@ pub(crate) async fn run(args: &MemoryArgs) -> Result<(), Failure> {
         Some(MemoryAction::List(out)) => list::list(out).await,
         Some(MemoryAction::Search(args)) => crate::memory_search::run(args).await,
         Some(MemoryAction::Show(args)) => list::show(args).await,
-        Some(MemoryAction::Edit(args)) => edit::edit(args).await,
-        Some(MemoryAction::Forget(args)) => forget::forget(args).await,
-        Some(MemoryAction::Move(args)) => edit::move_lines(args).await,
-        Some(MemoryAction::Review(args)) => review::review(args).await,
+        Some(MemoryAction::Edit(args)) => {
+            person::of_a_person()?;
+            edit::edit(args).await
+        }
+        Some(MemoryAction::Forget(args)) => {
+            person::of_a_person()?;
+            forget::forget(args).await
+        }
+        Some(MemoryAction::Move(args)) => {
+            person::of_a_person()?;
+            edit::move_lines(args).await
+        }
+        Some(MemoryAction::Review(args)) => {
+            person::of_a_person()?;
+            review::review(args).await
+        }
         Some(MemoryAction::Why(args)) => why::why(args).await,
         Some(MemoryAction::PromoteExplain(args)) => why::promote_explain(args).await,
         Some(MemoryAction::Status(out)) => status::status(out).await,
-        Some(MemoryAction::On(args)) => switch::on(args).await,
-        Some(MemoryAction::Off(out)) => switch::off(out),
+        Some(MemoryAction::On(args)) => {
+            person::of_a_person()?;
+            switch::on(args).await
+        }
+        Some(MemoryAction::Off(out)) => {
+            person::of_a_person()?;
+            switch::off(out)
+        }
     }
 }
 

@@ -79,12 +79,21 @@ async fn restore_options(
     row: &SessionRow,
     args: &StepArgs,
 ) -> Result<Option<RestoreFiles>, Failure> {
-    let goes = args.restore.files || (!args.keep_files && engine.moved_with_files(&row.id).await?);
-    if goes && !args.restore.files {
+    let holds_notes = quipu::holds_notes(row);
+    if holds_notes && args.keep_files {
+        return Err(Failure::usage("the changes of a memory are those of its files: leave out --keep-files"));
+    }
+    let goes =
+        args.restore.files || holds_notes || (!args.keep_files && engine.moved_with_files(&row.id).await?);
+    if goes && !args.restore.files && !holds_notes {
         note("Files are restored too, as they were before; `--keep-files` leaves them unchanged.");
     }
     let how = goes.then(|| restore_files::options(home, &row.cwd, args.restore.overwrite)).transpose()?;
-    Ok(how.map(|how| RestoreFiles { as_before: !args.restore.files, ..how }))
+    Ok(how.map(|how| match holds_notes {
+        // They lie where tools write nothing, and a person who says so does.
+        true => RestoreFiles { as_before: false, own: None, ..how },
+        false => RestoreFiles { as_before: !args.restore.files, ..how },
+    }))
 }
 
 /// Shows what would be changed, and asks. Whether it is to be done: not where it was only to be shown.
@@ -106,6 +115,13 @@ async fn agreed(
             return Ok(false);
         }
         restore_files::show(&plan);
+        if quipu::holds_notes(row)
+            && (!plan.left.is_empty() || (plan.conflicts().count() > 0 && !how.overwrite))
+        {
+            return Err(Failure::failed(format!(
+                "files of the memory cannot be put back, so nothing was {done}; `--overwrite` replaces those that changed since"
+            )));
+        }
     }
     // That there is nothing to do is the engine's word.
     if let (false, Some(first), Some(last)) = (yes, planned.first(), planned.last()) {
@@ -146,6 +162,7 @@ fn tell(home: &Home, row: &SessionRow, done: &[TimeStep], json: bool, verb: &str
     }
     if let (false, Some(last)) = (json, done.last()) {
         match last.to {
+            Some(to) if quipu::holds_notes(row) => writeln!(out, "{to}")?,
             Some(to) => {
                 note(format!(
                     "Continue with `quipu -p --session {}{} \"…\"`.",

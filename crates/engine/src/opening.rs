@@ -72,6 +72,17 @@ struct SessionParts {
     plan_route: Option<PlanRoute>,
 }
 
+/// What the ids of sessions begin with that hold the changes of memories.
+const NOTES: &str = "memory-";
+/// Sessions of a directory that are looked at for the newest: those of memories are left out.
+const NEWEST: usize = 4;
+
+/// Whether a session holds the changes of a memory: no model ever spoke in it.
+#[must_use]
+pub fn holds_notes(row: &SessionRow) -> bool {
+    row.id.as_str().starts_with(NOTES) && row.model.is_empty() && row.agent == crate::AGENT
+}
+
 impl Engine {
     /// A new session. Nothing is stored before its first message.
     ///
@@ -126,8 +137,14 @@ impl Engine {
     /// node, which is reported as a [`Notice::note`].
     ///
     /// # Errors
-    /// `NoSuchSession`, `BadTool`, `Broken`, `Store`.
+    /// `NoSuchSession`, `Notes`, `BadTool`, `Broken`, `Store`.
     pub async fn open(&self, id: &SessionId, options: SessionOptions) -> Result<OpenedSession, OpenError> {
+        if id.as_str().starts_with(NOTES) {
+            let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
+            if self.store.sessions(query).await?.iter().any(holds_notes) {
+                return Err(OpenError::Notes(id.clone()));
+            }
+        }
         let name = RefName::session(id);
         let lease = Arc::new(Lease::new(self.store.clone()));
         let Some(head) = self.store.head(&name).await? else {
@@ -354,9 +371,8 @@ impl Engine {
     /// `Store`.
     pub async fn newest(&self, cwd: &Path) -> Result<Option<SessionRow>, OpenError> {
         let cwd = Some(cwd.to_string_lossy().into_owned());
-        let rows =
-            self.store.sessions(SessionQuery { cwd, limit: Some(1), ..SessionQuery::default() }).await?;
-        Ok(rows.into_iter().next())
+        let query = SessionQuery { cwd, limit: Some(NEWEST), ..SessionQuery::default() };
+        Ok(self.store.sessions(query).await?.into_iter().find(|row| !holds_notes(row)))
     }
 
     /// What the options make of a session: its tools, and what its requests begin with. Asks its sources.

@@ -194,6 +194,7 @@ impl From<OpenError> for Failure {
             | OpenError::Incomplete { .. }
             | OpenError::BadId(_)
             | OpenError::Exists(_)
+            | OpenError::Notes(_)
             | OpenError::BadTool(_) => (FailureKind::Request, None),
         };
         Self { kind, message: error.to_string(), advice }

@@ -422,11 +422,14 @@ pub async fn find_session(store: &dyn Graph, request: &OpenRequest) -> Result<Op
     let query = if request.is_newest() {
         SessionQuery {
             cwd: Some(request.here.to_string_lossy().into_owned()),
-            limit: Some(1),
+            limit: Some(NEWEST),
             ..SessionQuery::default()
         }
     } else if let Some(id) = request.session() {
         let row = session_named(store, id).await?;
+        if quipu::holds_notes(&row) {
+            return Err(quipu::OpenError::Notes(row.id).into());
+        }
         if row.head.is_none() {
             let ends = store.landmarks(std::slice::from_ref(&row.id), 1).await?;
             let at = ends.first().map_or(row.base, |end| end.node);
@@ -438,5 +441,8 @@ pub async fn find_session(store: &dyn Graph, request: &OpenRequest) -> Result<Op
     } else {
         return Ok(None);
     };
-    Ok(store.sessions(query).await?.into_iter().next())
+    Ok(store.sessions(query).await?.into_iter().find(|row| !quipu::holds_notes(row)))
 }
+
+/// Sessions of a directory that are looked at for the newest: those that hold the changes of memories are left out.
+const NEWEST: usize = 4;

@@ -168,6 +168,14 @@ impl MemoryHome {
         self.choices().ok()?.of(project)?.accepted.clone()
     }
 
+    /// Held by who moves lines between memories; one at a time does.
+    ///
+    /// # Errors
+    /// `Busy` where another one takes longer than ten seconds, `Io`.
+    pub async fn moving(&self) -> Result<MoveLock, MemoryError> {
+        Ok(MoveLock { _lock: FileLock::take(&self.state().join("move.lock")).await? })
+    }
+
     /// What was chosen.
     ///
     /// # Errors
@@ -221,6 +229,12 @@ impl MemoryHome {
         aside.persist(&path).map_err(|error| io(error.error))?;
         Ok(())
     }
+}
+
+/// Held while lines move from one memory to another.
+#[derive(Debug)]
+pub struct MoveLock {
+    _lock: FileLock,
 }
 
 /// The root of the project that a directory is in: that of its repository, or itself.

@@ -23,6 +23,6 @@ pub use author::AuthorClass;
 pub use citation::{Citation, CitationError};
 pub use error::MemoryError;
 pub use forgotten::{ForgetList, ForgetList as Forgotten};
-pub use home::{MemoryChoices, MemoryHome, ProjectChoice, project_root};
+pub use home::{MemoryChoices, MemoryHome, MoveLock, ProjectChoice, project_root};
 pub use place::{MemoryKind, MemoryPlace};
 pub use taint::{class_of_node, class_of_turn};

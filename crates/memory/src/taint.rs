@@ -58,9 +58,9 @@ fn is_foreign(entry: &Entry, step: &StepInfo) -> bool {
         Entry::Message(Message::ToolResult(_)) => said.is_none_or(|said| !is_notice(&said)),
         Entry::Message(Message::User(_)) => said.is_some_and(|said| !is_ours(&said)),
         // Of another branch, or of another program: nobody says what stood there.
-        Entry::Message(Message::BranchSummary(_) | Message::CompactionSummary(_) | Message::BashExecution(_)) => {
-            true
-        }
+        Entry::Message(
+            Message::BranchSummary(_) | Message::CompactionSummary(_) | Message::BashExecution(_),
+        ) => true,
         Entry::Message(Message::Custom(custom)) => match &step.provenance {
             Some(said) => !is_ours(said),
             None => !custom.custom_type.starts_with(OWN),
@@ -137,6 +137,8 @@ async fn is_of_a_person(store: &dyn Graph, node: NodeId) -> Result<bool, StoreEr
     let query = SessionQuery { id: Some(session), children: true, limit: Some(1), ..SessionQuery::default() };
     let Some(row) = store.sessions(query).await?.into_iter().next() else { return Ok(false) };
     // The session of a sub-agent is named after the one that it works for.
-    let is_below = |parent: &SessionId| row.id.as_str().strip_prefix(parent.as_str()).is_some_and(|rest| rest.starts_with('.'));
+    let is_below = |parent: &SessionId| {
+        row.id.as_str().strip_prefix(parent.as_str()).is_some_and(|rest| rest.starts_with('.'))
+    };
     Ok(row.agent == quipu::AGENT || !row.parent.as_ref().is_some_and(is_below))
 }

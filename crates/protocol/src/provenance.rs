@@ -150,7 +150,8 @@ impl AddedBlock {
 /// assert_eq!(own_text(&blocks, &[AddedBlock { block: 0, provenance: Provenance::tool() }]), "Look.");
 /// ```
 pub fn own_text(blocks: &[Content], added: &[AddedBlock]) -> String {
-    let is_added = |at: usize| added.iter().any(|one| usize::try_from(one.block).is_ok_and(|block| block == at));
+    let is_added =
+        |at: usize| added.iter().any(|one| usize::try_from(one.block).is_ok_and(|block| block == at));
     let own = blocks.iter().enumerate().filter(|(at, _)| !is_added(*at));
     own.filter_map(|(_, block)| block.as_text()).collect::<Vec<_>>().join("\n")
 }

@@ -30,7 +30,10 @@ pub(super) async fn edit(args: &EditArgs) -> Result<(), Failure> {
     copy.write_all(before.as_bytes())?;
     copy.flush()?;
     run_editor(copy.path())?;
-    let after = std::fs::read_to_string(copy.path())?;
+    let after = match quipu_memory::files::checked_text(std::fs::read(copy.path())?) {
+        Ok(after) => after,
+        Err(problem) => return Err(kept_copy(copy, &format!("{name} is not written: {problem}"))),
+    };
     if after == before {
         note("Nothing changed.");
         return Ok(());
@@ -41,18 +44,28 @@ pub(super) async fn edit(args: &EditArgs) -> Result<(), Failure> {
         is_other = now != before;
         (!is_other).then(|| after.clone())
     };
-    let written = book.write(&name, &author, put).await.map_err(quipu_host::Failure::from)?;
+    let written = match book.write(&name, &author, put).await {
+        Ok(written) => written,
+        Err(error) => return Err(kept_copy(copy, &error.to_string())),
+    };
     if is_other {
-        let kept = copy.into_temp_path().keep().map_err(|error| error.error)?;
-        return Err(Failure::failed(format!(
-            "{name} was changed while you edited it and was left as it is; your text is in {}",
-            kept.display()
-        )));
+        return Err(kept_copy(
+            copy,
+            &format!("{name} was changed while you edited it and was left as it is"),
+        ));
     }
     if let Some(written) = written {
         note(format!("{name} is written; node {}.", written.node.short()));
     }
     Ok(())
+}
+
+/// Why a text was not written, and where it is: what a person wrote is not lost.
+fn kept_copy(copy: tempfile::NamedTempFile, why: &str) -> Failure {
+    match copy.into_temp_path().keep() {
+        Ok(kept) => Failure::failed(format!("{why}; your text is in {}", kept.display())),
+        Err(error) => Failure::failed(format!("{why}; your text could not be kept: {}", error.error)),
+    }
 }
 
 /// The program of `VISUAL` or `EDITOR`, which may have arguments.
@@ -78,8 +91,16 @@ pub(super) async fn move_lines(args: &MoveArgs) -> Result<(), Failure> {
     if from.place() == to.place() {
         return Err(Failure::usage("the lines are in that memory already"));
     }
+    let seen = from.read(&name).map_err(quipu_host::Failure::from)?;
+    // Of two that move the same lines, one finds them gone.
+    let _moving = open.memory.moving().await.map_err(quipu_host::Failure::from)?;
     from.observe().await.map_err(quipu_host::Failure::from)?;
     let text = from.read(&name).map_err(quipu_host::Failure::from)?;
+    if text.text != seen.text {
+        return Err(Failure::failed(format!(
+            "{name} changed meanwhile, so nothing was moved; look at it again"
+        )));
+    }
     let authors = from.authors(&name).await.map_err(quipu_host::Failure::from)?;
     let moved: Vec<FoundLine> = text
         .text

@@ -48,10 +48,13 @@ pub(super) async fn list(out: &OutArgs) -> Result<(), Failure> {
         if !out.json {
             writeln!(stdout, "{}", paint.bold(&printable(&heading(book))))?;
         }
-        for file in &files.files {
-            let (lines, problem) = match book.read(&file.name) {
+        let read: Vec<_> = files.files.iter().map(|file| book.read(&file.name)).collect();
+        let texts: Vec<_> = read.iter().filter_map(|text| text.as_ref().ok()).collect();
+        let mut authors = book.authors_of(&texts).await.map_err(quipu_host::Failure::from)?.into_iter();
+        for (file, text) in files.files.iter().zip(&read) {
+            let (lines, problem) = match text {
                 Ok(text) => {
-                    let counts = classes(&book.authors(&file.name).await.map_err(quipu_host::Failure::from)?);
+                    let counts = classes(&authors.next().unwrap_or_default());
                     let problem = text.conflict.map(|line| format!("line {line} is a conflict mark of git"));
                     (Some((text.text.lines().count(), counts)), problem)
                 }

@@ -6,7 +6,7 @@ use quipu_memory::MemoryKind;
 use quipu_memory::notes::{LinesToReview, Notebook};
 use serde_json::json;
 
-use super::{OpenMemories, ReviewArgs, open, place};
+use super::{ReviewArgs, open, place};
 use crate::confirm::asked;
 use crate::exit::Failure;
 use crate::print::{note, printable};
@@ -18,7 +18,10 @@ pub(super) async fn review(args: &ReviewArgs) -> Result<(), Failure> {
     let mut accepted = 0;
     let mut waiting = 0;
     for book in &open.books {
+        // Of a repository's memory, what is accepted is what stood there while it was shown.
+        let content = (book.place().kind == MemoryKind::Repository).then(|| book.content());
         let found = book.to_review().await.map_err(quipu_host::Failure::from)?;
+        let is_shown = content.as_ref().is_none_or(|content| *content == book.content());
         let mut chosen = Vec::new();
         let mut answers = Vec::new();
         for lines in found {
@@ -28,10 +31,10 @@ pub(super) async fn review(args: &ReviewArgs) -> Result<(), Failure> {
                         range.contains(&lines.author.lines.first) && range.contains(&lines.author.lines.last)
                     })
             });
+            tell(book, &lines, args.out.json, &mut stdout)?;
             let answer = if args.accept_all || is_wanted {
                 Some(true)
             } else {
-                tell(book, &lines, args.out.json, &mut stdout)?;
                 // Where some were named, nobody is asked about the others.
                 if args.out.json || !wanted.is_empty() { None } else { asked("Accept these lines?")? }
             };
@@ -47,7 +50,16 @@ pub(super) async fn review(args: &ReviewArgs) -> Result<(), Failure> {
         if book.place().kind == MemoryKind::Repository {
             // A repository changes as a whole, and counts as a whole.
             if answers.iter().all(|answer| *answer == Some(true)) {
-                accept_repository(&open, book)?;
+                let content = content.filter(|content| is_shown && *content == book.content());
+                let Some(content) = content else {
+                    note(
+                        "The memory of the repository changed while it was shown, so none of it was accepted.",
+                    );
+                    waiting += chosen.len();
+                    continue;
+                };
+                let put = open.memory.choose(&open.project, |choice| choice.accepted = Some(content));
+                put.map_err(quipu_host::Failure::from)?;
                 accepted += chosen.len();
             } else {
                 note("The memory of a repository is accepted as a whole, so none of it was.");
@@ -70,12 +82,6 @@ pub(super) async fn review(args: &ReviewArgs) -> Result<(), Failure> {
         (accepted, waiting) => note(format!("Accepted {accepted} part(s); {waiting} wait.")),
     }
     Ok(stdout.flush()?)
-}
-
-fn accept_repository(open: &OpenMemories, book: &Notebook) -> Result<(), Failure> {
-    let content = book.content();
-    let put = open.memory.choose(&open.project, |choice| choice.accepted = Some(content));
-    Ok(put.map_err(quipu_host::Failure::from)?)
 }
 
 fn tell(

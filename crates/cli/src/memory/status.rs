@@ -41,12 +41,14 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
         book.observe().await.map_err(quipu_host::Failure::from)?;
         let list = book.list();
         let (mut counts, mut entries) = ([0; 4], 0_u64);
-        for file in &list.files {
-            let Ok(text) = book.read(&file.name) else { continue };
+        let texts: Vec<_> = list.files.iter().filter_map(|file| book.read(&file.name).ok()).collect();
+        let authors = book.authors_of(&texts.iter().collect::<Vec<_>>()).await;
+        let authors = authors.map_err(quipu_host::Failure::from)?;
+        let bad = list.files.len() - texts.iter().filter(|text| text.conflict.is_none()).count();
+        for (text, authors) in texts.iter().zip(&authors) {
             let is_entry = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
             entries += text.text.lines().filter(is_entry).count() as u64;
-            let authors = book.authors(&file.name).await.map_err(quipu_host::Failure::from)?;
-            for (sum, count) in counts.iter_mut().zip(classes(&authors)) {
+            for (sum, count) in counts.iter_mut().zip(classes(authors)) {
                 *sum += count;
             }
         }
@@ -56,7 +58,7 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
         let dreamt = dreamt
             .and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok())
             .and_then(|at| i64::try_from(at.as_millis()).ok());
-        let (files, problems) = (list.files.len(), list.problems.len());
+        let (files, problems) = (list.files.len(), list.problems.len() + bad);
         memories.push(json!({
             "memory": place.id, "kind": WhoseArg::of(place.kind), "root": place.root, "files": files, "problems": problems,
             "entries": entries, "classes": classes_json(counts), "lastDream": dreamt,

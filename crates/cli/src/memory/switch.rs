@@ -27,6 +27,14 @@ pub(super) async fn on(args: &OnArgs) -> Result<(), Failure> {
         None => None,
     };
     let memory = memory_home(&home);
+    if let (Some(root), Ok(own)) = (&workspace, memory.root().canonicalize())
+        && (root.starts_with(&own) || own.starts_with(root))
+    {
+        return Err(Failure::usage(format!(
+            "{} is where your own memories are; a workspace lies elsewhere",
+            root.display()
+        )));
+    }
     let named = workspace.clone();
     memory
         .choose(project, |choice| {

@@ -157,12 +157,26 @@ fn change_of_a_memory_is_undone_and_blamed_like_others() {
     let node = lines[1]["node"].as_str().unwrap();
     assert!(blamed.contains(node), "{node} in {blamed}");
     let session = format!("memory-{}", lines[0]["memory"].as_str().unwrap());
-    world.run(&["undo", &session, "--files", "--yes"]).ok();
+    let undone = world.run(&["undo", &session, "--yes"]).ok();
     assert_eq!(std::fs::read_to_string(&memory).unwrap(), "- from the editor\n");
+    assert!(!undone.err.contains("quipu -p --session"), "{}", undone.err);
     let waiting = world.run(&["memory", "review", "--json"]).ok().json_lines().pop().unwrap();
     assert_eq!(waiting["waiting"], 0, "{waiting}");
     world.run(&["redo", &session, "--files", "--yes"]).ok();
     assert_eq!(std::fs::read_to_string(&memory).unwrap().lines().count(), 2);
+    // A step that would lose what was written since is none.
+    std::fs::write(&memory, "- mine\n").unwrap();
+    let refused = world.run(&["undo", &session, "--yes"]);
+    assert!(!refused.status.success() && refused.err.contains("nothing was undone"), "{}", refused.err);
+    assert_eq!(std::fs::read_to_string(&memory).unwrap(), "- mine\n");
+    // Nobody speaks in it.
+    let spoken = world.run(&["-p", "--session", &session, "hi"]);
+    assert!(!spoken.status.success() && spoken.err.contains("takes no prompts"), "{}", spoken.err);
+    world.server.push(Answer::new().text("Well.").reply());
+    let mut newest = world.quipu(&["-p", "-c", "hi"]);
+    let newest = newest.current_dir(root(&world)).output().unwrap();
+    let said = String::from_utf8(newest.stderr).unwrap();
+    assert!(newest.status.success() && said.contains("No session in this directory yet"), "{said}");
 }
 
 #[test]
@@ -248,7 +262,59 @@ fn piped_text_files_and_skills_are_set_apart_as_untrusted() {
         let node = node_with(&world, own);
         assert!(!node.contains(&format!("{own}\\n")) && node.contains("ZEBRA"), "{node}");
         for name in foreign {
-            assert!(node.contains("\"author\":\"untrusted\"") && node.contains(&format!("\"name\":\"{name}")), "{node}");
+            assert!(
+                node.contains("\"author\":\"untrusted\"") && node.contains(&format!("\"name\":\"{name}")),
+                "{node}"
+            );
         }
     }
+}
+
+#[test]
+fn commands_of_a_person_are_refused_inside_a_tool() {
+    let world = World::new([]);
+    world.run(&["memory", "on"]).ok();
+    put(&world, "MEMORY.md", "- POISON\n");
+    let program = env!("CARGO_BIN_EXE_quipu");
+    for command in ["review --accept-all", "forget POISON --yes", "off"] {
+        for before in ["", "env -u QUIPU_PROCESS "] {
+            let command = format!("{before}'{program}' memory {command} 2>&1");
+            world.server.push(call("c1", "bash", &json!({ "command": command })));
+            world.server.push(Answer::new().text("Done.").reply());
+            world.run(&["-p", "--permissions", "full", "hello"]).ok();
+            let said = wire_text(&messages(world.requests().last().unwrap()).pop().unwrap());
+            assert!(said.contains("this command is a person's"), "{command}: {said}");
+        }
+    }
+    let waiting = world.run(&["memory", "review", "--json"]).ok().json_lines().pop().unwrap();
+    assert_eq!(waiting["waiting"], 1, "{waiting}");
+}
+
+#[test]
+fn text_of_an_editor_that_cannot_be_written_is_kept() {
+    let world = World::new([]);
+    world.run(&["memory", "on"]).ok();
+    put(&world, "MEMORY.md", "- good\n");
+    for (bytes, why) in [("\\377x", "not UTF-8"), ("a\\000b", "not text")] {
+        let editor = world.file("editor.sh", format!("#!/bin/sh\nprintf '{bytes}' > \"$1\"\n"));
+        set_mode(&editor, 0o755);
+        let mut edit = world.quipu(&["memory", "edit", "MEMORY.md"]);
+        let done = edit.env("EDITOR", &editor).output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(!done.status.success() && said.contains(why), "{said}");
+        let kept = said.trim_end().rsplit_once("your text is in ").unwrap().1;
+        assert!(!std::fs::read(kept).unwrap().is_empty());
+        std::fs::remove_file(kept).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(root(&world).join("MEMORY.md")).unwrap(), "- good\n");
+}
+
+#[test]
+fn own_memories_are_no_workspace() {
+    let world = World::new([]);
+    world.run(&["memory", "on"]).ok();
+    put(&world, "MEMORY.md", "- mine\n");
+    let own = root(&world);
+    let refused = world.run(&["memory", "on", "--workspace", own.to_str().unwrap()]);
+    assert!(!refused.status.success() && refused.err.contains("your own memories"), "{}", refused.err);
 }

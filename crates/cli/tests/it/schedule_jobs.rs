@@ -44,8 +44,18 @@ fn price(world: &World) {
 fn prompt_runs_in_its_own_session_and_tells_the_next_terminal() {
     let world = World::new([Answer::new().text("Nothing broke overnight.").reply()]);
     world.file("AGENTS.md", "Answer in one line.");
-    let args =
-        ["schedule", "add", "prompt", "--cron", "0 7 * * 1-5", "--zone", "Europe/Berlin", "--budget", "50", "Look at CI."];
+    let args = [
+        "schedule",
+        "add",
+        "prompt",
+        "--cron",
+        "0 7 * * 1-5",
+        "--zone",
+        "Europe/Berlin",
+        "--budget",
+        "50",
+        "Look at CI.",
+    ];
     assert_eq!(world.run(&args).ok().text(), "prompt/1\n");
     let listed = world.run(&["schedule"]).ok().text();
     assert!(listed.contains("0 7 * * 1-5 (Europe/Berlin)") && listed.contains("Look at CI."), "{listed}");
@@ -80,7 +90,12 @@ fn prompt_runs_in_its_own_session_and_tells_the_next_terminal() {
 #[test]
 fn due_job_runs_once_with_two_runners() {
     let world = World::says("Done.");
-    world.run(&["schedule", "add", "prompt", "--in", "1s", "--name", "soon", "--notify", "none", "--budget", "50", "x"]).ok();
+    world
+        .run(&[
+            "schedule", "add", "prompt", "--in", "1s", "--name", "soon", "--notify", "none", "--budget",
+            "50", "x",
+        ])
+        .ok();
     let mut one = world.start(&["schedule", "run", "--json"]);
     let mut other = world.start(&["schedule", "run", "--json"]);
     // It is removed when it is done: both see that there is nothing left.
@@ -207,7 +222,20 @@ fn server(statuses: &'static [u16]) -> (String, std::thread::JoinHandle<Vec<(Str
 fn webhook_that_fails_is_called_again_without_another_run() {
     let world = World::says("Answer.");
     let (url, thread) = server(&[500, 307, 200]);
-    let args = ["schedule", "add", "prompt", "--cron", "@yearly", "--name", "job", "--webhook", &url, "--budget", "50", "x"];
+    let args = [
+        "schedule",
+        "add",
+        "prompt",
+        "--cron",
+        "@yearly",
+        "--name",
+        "job",
+        "--webhook",
+        &url,
+        "--budget",
+        "50",
+        "x",
+    ];
     world.run(&args).ok();
     for status in ["500", "307"] {
         world.run(&["schedule", "run", "job"]).fails(1, &["1 job failed"]);

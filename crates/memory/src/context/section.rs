@@ -3,6 +3,9 @@
 use crate::files::{FileName, FileProblem};
 use crate::{MemoryKind, MemoryPlace};
 
+/// Characters of one line at most.
+const LINE: usize = 1_000;
+
 /// Which part of a file is left out where it is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CutSide {
@@ -51,16 +54,28 @@ impl FileExcerpt {
             kept.reverse();
         }
         let mut characters = 0;
-        let fits = |(_, line): &&(u32, String)| {
+        let mut shortened = 0;
+        let mut shown = 0;
+        for (_, line) in &mut kept {
+            // One long line leaves room for others.
+            if line.chars().count() > LINE {
+                *line = line.chars().take(LINE).collect::<String>() + "\u{2026}";
+                shortened += 1;
+            }
             characters += line.chars().count() + 1;
-            characters <= most
-        };
-        let shown = kept.iter().take_while(fits).count();
+            if characters > most {
+                break;
+            }
+            shown += 1;
+        }
         kept.truncate(shown);
         if cut == CutSide::Beginning {
             kept.reverse();
         }
         let mut notes = Vec::new();
+        if shortened > 0 {
+            notes.push(format!("{shortened} lines are cut at {LINE} characters; memory_get reads them"));
+        }
         if shown < count {
             let which = match (cut, kept.first(), kept.last()) {
                 (CutSide::Beginning, Some((first, _)), _) => format!("lines before {first}"),

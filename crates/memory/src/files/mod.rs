@@ -5,7 +5,9 @@ mod read;
 mod replace;
 
 pub use name::{FileName, NameError, NoteDate};
-pub use read::{FILE_BYTES, FILES, FileList, FileProblem, FileText, ListedFile, list_files, read_file};
+pub use read::{
+    FILE_BYTES, FILES, FileList, FileProblem, FileText, ListedFile, checked_text, list_files, read_file,
+};
 
 pub(crate) use read::FileStamp;
 pub(crate) use replace::{Replacement, replace};

@@ -187,12 +187,22 @@ fn take(list: &mut FileList, name: &str, path: &Path) {
 /// What is wrong with it; `Missing` where there is none.
 pub fn read_file(root: &Path, name: &FileName) -> Result<FileText, FileProblem> {
     let (bytes, stamp) = read_bytes(root, name)?;
+    let text = checked_text(bytes)?;
+    Ok(FileText { name: name.clone(), conflict: conflict_mark(&text), text, stamp })
+}
+
+/// A text that a file of a memory may have.
+///
+/// # Errors
+/// `TooLarge`, `Encoding`, `Binary`.
+pub fn checked_text(bytes: Vec<u8>) -> Result<String, FileProblem> {
+    let size = bytes.len() as u64;
+    if size > FILE_BYTES {
+        return Err(FileProblem::TooLarge(size));
+    }
     let text = String::from_utf8(bytes)
         .map_err(|error| encoding(error.as_bytes(), error.utf8_error().valid_up_to()))?;
-    if text.contains('\0') {
-        return Err(FileProblem::Binary);
-    }
-    Ok(FileText { name: name.clone(), conflict: conflict_mark(&text), text, stamp })
+    if text.contains('\0') { Err(FileProblem::Binary) } else { Ok(text) }
 }
 
 fn encoding(bytes: &[u8], at: usize) -> FileProblem {

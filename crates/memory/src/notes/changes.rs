@@ -71,8 +71,11 @@ impl Notebook {
         Ok(Pass::begin(self).await?.authors(&text))
     }
 
-    /// The same for texts that were read, in their order.
-    pub(crate) async fn authors_of(&self, texts: &[&FileText]) -> Result<Vec<Vec<LineAuthor>>, MemoryError> {
+    /// The same for texts that were read, in their order: what is known of the memory is read once.
+    ///
+    /// # Errors
+    /// `Busy`, `Io`, `Store`.
+    pub async fn authors_of(&self, texts: &[&FileText]) -> Result<Vec<Vec<LineAuthor>>, MemoryError> {
         if self.place.kind == MemoryKind::Repository {
             return Ok(texts.iter().map(|text| of_repository(text, self.is_accepted())).collect());
         }

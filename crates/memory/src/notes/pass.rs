@@ -9,7 +9,9 @@ use quipu_store::{LineageEnd, NewChunk, RefMove, StoreError, decode_nodes};
 use sha2::{Digest as _, Sha256};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-use super::ledger::{ChangeRecord, FormerText, Ledger, LineAuthor, LineRange, NO_CONTENT, NOBODY, UNEXPLAINED};
+use super::ledger::{
+    ChangeRecord, FormerText, Ledger, LineAuthor, LineRange, NO_CONTENT, NOBODY, UNEXPLAINED,
+};
 use super::node::{NodeChain, NoteChange, change_of, content_of, ref_of};
 use super::notebook::{NoteAuthor, Notebook, WrittenNote};
 use super::observe::{UnexplainedChange, of_repository};
@@ -382,8 +384,8 @@ fn difference_in_words(file: &FileDraft) -> String {
     let lines = |kept: &Option<TextState>| kept.as_ref().map_or(0, TextState::line_count);
     match (&file.before, &file.after) {
         (Some(before), Some(after)) => {
-            let [old, new] =
-                [before, after].map(|state| state.text.iter().flat_map(|text| text.lines()).collect::<Vec<_>>());
+            let [old, new] = [before, after]
+                .map(|state| state.text.iter().flat_map(|text| text.lines()).collect::<Vec<_>>());
             let end = std::time::Instant::now() + std::time::Duration::from_secs(2);
             let ops = similar::capture_diff_slices_deadline(Algorithm::Myers, &old, &new, Some(end));
             let changed = ops.iter().filter(|op| !matches!(op, DiffOp::Equal { .. }));

@@ -7,7 +7,7 @@ use quipu_protocol::NodeId;
 use super::ledger::{LineAuthor, LineRange, lines_of};
 use super::notebook::Notebook;
 use super::pass::Pass;
-use crate::files::FileName;
+use crate::files::{FileName, FileText};
 use crate::{AuthorClass, MemoryError, MemoryKind};
 
 /// Lines that wait for a person.
@@ -29,14 +29,18 @@ impl Notebook {
     pub async fn to_review(&self) -> Result<Vec<LinesToReview>, MemoryError> {
         self.observe().await?;
         let mut found = Vec::new();
-        for file in self.list().files {
-            let Ok(text) = self.read(&file.name) else { continue };
+        let files = self.list().files;
+        let read = files.iter().filter_map(|file| self.read(&file.name).ok());
+        // What stands between marks of a conflict is nobody's word.
+        let texts: Vec<FileText> = read.filter(|text| text.conflict.is_none()).collect();
+        let authors = self.authors_of(&texts.iter().collect::<Vec<_>>()).await?;
+        for (text, authors) in texts.iter().zip(authors) {
             let lines = lines_of(&text.text);
-            for author in self.authors(&file.name).await? {
+            for author in authors {
                 let range = range_of(author.lines, lines.len());
                 let said = lines.get(range).unwrap_or_default().join("\n");
                 if author.class == AuthorClass::Untrusted && !said.trim().is_empty() {
-                    found.push(LinesToReview { name: file.name.clone(), author, text: said });
+                    found.push(LinesToReview { name: text.name.clone(), author, text: said });
                 }
             }
         }

@@ -251,3 +251,12 @@ proptest! {
         });
     }
 }
+
+#[tokio::test]
+async fn marks_of_a_conflict_are_not_offered_for_review() {
+    let world = World::new();
+    world.put("USER.md", "a\n<<<<<<< one\nb\n=======\nc\n>>>>>>> two\n");
+    world.put("MEMORY.md", "plain\n");
+    let waiting = world.book().to_review().await.unwrap();
+    assert_eq!(waiting.iter().map(|lines| lines.text.as_str()).collect::<Vec<_>>(), ["plain"]);
+}

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use quipu::protocol::{
-    AddedBlock, AssistantMessage, Entry, Epoch, Json, Message, Model, Provenance, SessionStart, StepInfo, StopReason,
+    AddedBlock, AssistantMessage, Entry, Epoch, Json, Message, Model, Provenance, SessionStart, StepInfo,
+    StopReason,
 };
 use quipu::{Engine, Script, ScriptStep, SessionOptions};
 use quipu_dag::{Node, NodeRecord};
@@ -135,9 +136,21 @@ async fn what_hooks_summaries_and_other_agents_say_is_untrusted() {
         ("a notice", quipu::AGENT, vec![added(Provenance::quipu()), answer()], Agent, Agent),
         ("a hook beside", quipu::AGENT, vec![added(Provenance::hook("date"))], Untrusted, Untrusted),
         ("a file beside", quipu::AGENT, vec![added(Provenance::tool()), plain()], Untrusted, Owner),
-        ("a carry-over", quipu::AGENT, vec![plain(), said(Provenance::model()), answer()], Untrusted, Untrusted),
+        (
+            "a carry-over",
+            quipu::AGENT,
+            vec![plain(), said(Provenance::model()), answer()],
+            Untrusted,
+            Untrusted,
+        ),
         ("a clean summary", quipu::AGENT, vec![plain(), compaction(), plain(), answer()], Agent, Agent),
-        ("a summary of more", quipu::AGENT, vec![added(Provenance::tool()), compaction(), answer()], Untrusted, Untrusted),
+        (
+            "a summary of more",
+            quipu::AGENT,
+            vec![added(Provenance::tool()), compaction(), answer()],
+            Untrusted,
+            Untrusted,
+        ),
         ("an import", "pi", vec![plain(), answer()], Untrusted, Untrusted),
         ("an imported prompt", "pi", vec![plain()], Untrusted, Owner),
         ("a sub-agent's prompt", "claude-code", vec![side()], Untrusted, Untrusted),
