@@ -12,7 +12,7 @@ use quipu_host::{
 };
 use quipu_protocol::UnixMs;
 use quipu_schedule::{Recurrence, ScheduleError, parse_span, parse_time};
-use quipu_store::{JobKey, JobPut, JobRuns as _, JobState, Jobs as _, SqliteStore};
+use quipu_store::{JobKey, JobPut, JobRuns, JobState, Jobs};
 
 use crate::args::StoreArg;
 use crate::exit::Failure;
@@ -266,7 +266,7 @@ async fn add(
             }
             (key, due)
         }
-        None => new_job(&store, &scheduled, kind).await?,
+        None => new_job(&*store, &scheduled, kind).await?,
     };
     let zone = match &scheduled.when {
         Recurrence::Cron { zone, .. } => Some(zone.as_str()),
@@ -308,7 +308,7 @@ async fn check_model(work: &PromptWork, store: &StoreArg) -> Result<(), Failure>
 
 /// Adds it under the first number that is free, also while others do the same.
 async fn new_job(
-    store: &SqliteStore,
+    store: &(impl Jobs + JobRuns),
     scheduled: &ScheduledJob,
     kind: &str,
 ) -> Result<(JobKey, UnixMs), Failure> {

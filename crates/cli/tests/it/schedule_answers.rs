@@ -122,7 +122,7 @@ fn written_pid(world: &World) -> i32 {
 #[test]
 fn child_of_a_command_that_ended_well_holds_nothing_up() {
     let world = World::says("Answer.");
-    let line = "cat >> \"$QUIPU_HOME/../got\"; sleep 300 & echo $! > \"$QUIPU_HOME/../pid\"";
+    let line = "cat >> \"$HOME/got\"; sleep 300 & echo $! > \"$HOME/pid\"";
     add(&world, &["--budget", "50", "--command", line, "x"]);
     world.run(&["schedule", "run", "job"]).ok();
     let pid = written_pid(&world);
@@ -135,7 +135,7 @@ fn child_of_a_command_that_ended_well_holds_nothing_up() {
 #[test]
 fn command_that_fails_leaves_no_processes() {
     let world = World::new(["One.", "Two."].map(|text| Answer::new().text(text).reply()));
-    let line = "sleep 300 & echo $! > \"$QUIPU_HOME/../pid\"; echo broken >&2; exit 3";
+    let line = "sleep 300 & echo $! > \"$HOME/pid\"; echo broken >&2; exit 3";
     add(&world, &["--budget", "50", "--command", line, "x"]);
     world.run(&["schedule", "run", "job"]).fails(1, &["1 job failed"]);
     gone(written_pid(&world));
