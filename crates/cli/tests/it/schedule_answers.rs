@@ -145,7 +145,7 @@ fn command_that_fails_leaves_no_processes() {
     world.run(&["schedule", "run", "job"]).fails(1, &["1 job failed"]);
     assert_eq!(
         (&jobs(&world)[0]["state"], &log(&world)[0]["delivery"]),
-        (&json!("failed"), &json!("failed"))
+        (&json!("waiting"), &json!("failed"))
     );
 }
 
