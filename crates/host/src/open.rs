@@ -316,6 +316,7 @@ async fn prepare(
         }
     }
     put_system(&mut options, home, engine, request, kept.is_some() && !moved, resources).await?;
+    crate::memory::install_tools(&mut options, home, engine, request);
     (options.identity, options.declined_identity) = (identity.text, identity.declined);
     options.thinking = thinking;
     options.max_tokens = last.and_then(|epoch| epoch.max_tokens);
