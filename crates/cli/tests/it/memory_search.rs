@@ -151,7 +151,10 @@ fn continued_session_keeps_the_tools_of_memory() {
 /// The system prompt of the last request.
 fn prompt(world: &World) -> Value {
     let body: Value = world.requests().last().unwrap().json();
-    ["system", "instructions"].into_iter().find_map(|key| body.get(key).cloned()).unwrap_or(body["messages"][0].clone())
+    ["system", "instructions"]
+        .into_iter()
+        .find_map(|key| body.get(key).cloned())
+        .unwrap_or(body["messages"][0].clone())
 }
 
 /// The name of today's notes.
