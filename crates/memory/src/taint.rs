@@ -86,8 +86,8 @@ fn is_ours(said: &Provenance) -> bool {
     said.author == Author::Owner || is_notice(said)
 }
 
-/// The class of the author of a node's own text. A person's messages are the owner's, also in sessions that were imported from
-/// files of this machine; an answer has the class of what its model was sent; results, summaries and what other programs added
+/// The class of the author of a node's own text, which of a message is the text without what stands beside it. A person's
+/// messages are the owner's, also in sessions that were imported from files of this machine; an answer has the class of what its model was sent; results, summaries and what other programs added
 /// are untrusted. `None` where there is no such node, or it has no text of anybody's.
 ///
 /// # Errors
@@ -97,7 +97,8 @@ pub async fn class_of_node(store: &dyn Graph, node: NodeId) -> Result<Option<Aut
     let Some(decoded) = decode_nodes(store, &nodes).await?.pop() else { return Ok(None) };
     let parent = nodes.first().and_then(|node| node.record.parent);
     let DecodedEntry { entry, step, .. } = &decoded;
-    if step.added.iter().any(|added| !is_ours(&added.provenance)) {
+    let is_said = matches!(entry, Entry::Message(Message::User(_)));
+    if !is_said && step.added.iter().any(|added| !is_ours(&added.provenance)) {
         return Ok(Some(AuthorClass::Untrusted));
     }
     let said = step.provenance.as_ref();

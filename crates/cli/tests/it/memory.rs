@@ -88,7 +88,8 @@ fn new_session_reads_accepted_notes_framed_and_frozen() {
 fn long_notes_are_cut_with_a_note_that_says_so() {
     let world = World::new([]);
     world.run(&["memory", "on"]).ok();
-    let long: String = (0..1_000).map(|at| format!("- fact number {at} of many\n")).collect();
+    let facts: String = (0..1_000).map(|at| format!("- fact number {at} of many\n")).collect();
+    let long = format!("- {}END\n{facts}", "x".repeat(20_000));
     put(&world, "MEMORY.md", &long);
     world.run(&["memory", "review", "--accept-all"]).ok();
     let text = ask(&world);
@@ -97,6 +98,7 @@ fn long_notes_are_cut_with_a_note_that_says_so() {
         text.contains("lines are left out (lines after") && text.contains("memory_get reads them"),
         "{text}"
     );
+    assert!(text.contains("1 lines are cut at 1000 characters") && !text.contains("xEND"), "{text}");
     let section = text.split("quoted from MEMORY.md").nth(1).unwrap();
     assert!(section.len() < 13_000, "{}", section.len());
 }

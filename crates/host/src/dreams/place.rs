@@ -102,7 +102,10 @@ impl DreamPlace {
         let found: Vec<_> = store.nodes(&[node]).await?.into_iter().flatten().collect();
         let Some(decoded) = decode_nodes(store, &found).await?.pop() else { return Ok(None) };
         let text = match &decoded.entry {
-            Entry::Message(Message::User(message)) => message.content.text(),
+            // What stands beside a prompt was not said in it.
+            Entry::Message(Message::User(message)) => {
+                quipu_protocol::own_text(&message.content.blocks(), &decoded.step.added)
+            }
             Entry::Message(Message::Assistant(message)) => message.text(),
             _ => return Ok(None),
         };

@@ -134,7 +134,7 @@ async fn what_hooks_summaries_and_other_agents_say_is_untrusted() {
         ("a person", quipu::AGENT, vec![plain()], Agent, Owner),
         ("an answer", quipu::AGENT, vec![plain(), answer()], Agent, Agent),
         ("a notice", quipu::AGENT, vec![added(Provenance::quipu()), answer()], Agent, Agent),
-        ("a hook beside", quipu::AGENT, vec![added(Provenance::hook("date"))], Untrusted, Untrusted),
+        ("a hook beside", quipu::AGENT, vec![added(Provenance::hook("date"))], Untrusted, Owner),
         ("a file beside", quipu::AGENT, vec![added(Provenance::tool()), plain()], Untrusted, Owner),
         (
             "a carry-over",
