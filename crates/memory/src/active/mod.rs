@@ -7,6 +7,7 @@ mod frame;
 mod gate;
 mod hook;
 mod query;
+mod standing;
 
 use std::time::Duration;
 
@@ -92,6 +93,15 @@ pub struct ActiveHit {
     pub text: String,
     /// Who wrote it.
     pub author: AuthorClass,
+}
+
+/// What is remembered of a prompt: hits, or what a model says of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recollection {
+    /// The best first.
+    pub hits: Vec<ActiveHit>,
+    /// What a model says.
+    pub summary: Option<String>,
 }
 
 /// Why a search has no answer, for people.
