@@ -119,6 +119,13 @@ async fn remove(
             kept.push(error.to_string());
         }
     }
+    // The next question makes it again, of what is left.
+    if !texts.is_empty()
+        && let Some(index) = open.engine.store().recall_index()
+        && let Err(error) = index.drop_notes().await
+    {
+        kept.push(format!("the index of notes: {error}"));
+    }
     let holders = holders(&open.home);
     for text in texts.iter().map(|text| bare(text)).filter(|text| text.len() >= NEEDLE) {
         let targets = EraseTargets::of_needle(text, "forgotten by the owner of the memory");

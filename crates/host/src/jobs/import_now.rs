@@ -21,18 +21,29 @@ impl ImportNow {
     }
 }
 
+fn refusal(agent: &str, error: ImportError) -> String {
+    match error {
+        ImportError::Archive(error) => error.to_string(),
+        ImportError::NoHome => "HOME is not set, so the agent's files cannot be found".to_owned(),
+        ImportError::NoAgent(name) => format!("`{name}` is not an agent that this version knows"),
+        ImportError::NeedsFile(name) => format!("{name} keeps no sessions on this machine"),
+        ImportError::NoPlace(_) => format!("there are no sessions of {agent}"),
+        ImportError::NoExport(path) => format!("{} is no account export", path.display()),
+    }
+}
+
 async fn import(home: &Home, agents: &[String], cx: &JobContext) -> Result<WorkEnd, JobError> {
     for name in agents {
         let agent = Agent::named(name)
             .ok_or_else(|| JobError::new(format!("`{name}` is not an agent that this version knows")))?;
         let source = ImportSource::Agent(agent, None);
         let request = ImportRequest { source, follows: false, dry_run: false };
-        let plan = ImportPlan::make(request).map_err(|error| {
-            JobError::new(match error {
-                ImportError::Archive(error) => error.to_string(),
-                _ => "HOME is not set, so the agent's files cannot be found".to_owned(),
-            })
-        })?;
+        let plan = match ImportPlan::make(request) {
+            Ok(plan) => plan,
+            // The agent was not used yet: there may be some the next time.
+            Err(ImportError::NoPlace(_)) => continue,
+            Err(error) => return Err(JobError::new(refusal(agent.name, error))),
+        };
         let mut importer = Importer::open(home, plan).await.map_err(JobError::new)?;
         importer.run(&Watcher(cx)).await.map_err(JobError::new)?;
     }
