@@ -263,7 +263,7 @@ impl Home {
     /// # Errors
     /// What the store says.
     pub fn open(&self, options: &OpenOptions) -> Result<SqliteStore, StoreError> {
-        SqliteStore::open(&self.store, options)
+        Ok(self.with_forgotten(SqliteStore::open(&self.store, options)?))
     }
 
     fn open_store(&self, options: &OpenOptions) -> Result<Arc<SqliteStore>, Failure> {
@@ -273,7 +273,7 @@ impl Home {
         {
             self.warn_with(told, Advice::MoveStore);
         }
-        Ok(self.with_forgotten(SqliteStore::open(&self.store, options)?))
+        Ok(Arc::new(self.open(options)?))
     }
 
     /// What to say when the store lies on another machine's disk.
@@ -312,13 +312,13 @@ impl Home {
         if !self.has_store() {
             return Ok(None);
         }
-        Ok(Some(self.with_forgotten(SqliteStore::open_to_read(&self.store, busy)?)))
+        Ok(Some(Arc::new(self.with_forgotten(SqliteStore::open_to_read(&self.store, busy)?))))
     }
 
     /// Searches of it show nothing that a person had forgotten.
-    fn with_forgotten(&self, store: SqliteStore) -> Arc<SqliteStore> {
+    fn with_forgotten(&self, store: SqliteStore) -> SqliteStore {
         store.hide(Arc::new(ForgottenNodes::new(&self.dir, self.observer.clone())));
-        Arc::new(store)
+        store
     }
 
     fn has_store(&self) -> bool {

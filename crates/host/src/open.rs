@@ -343,7 +343,12 @@ async fn prepare(
     }
     // Its jobs could do more.
     let is_kept_off = request.permissions.no_network || request.prices == CallPrices::OnlyFree;
-    if config.schedule_tool && !is_kept_off && request.record.is_none() && replay.is_none() && !request.in_memory {
+    if config.schedule_tool
+        && !is_kept_off
+        && request.record.is_none()
+        && replay.is_none()
+        && !request.in_memory
+    {
         crate::schedule_tool::install(&mut options, home);
     }
     // What is replayed costs nothing.

@@ -252,13 +252,16 @@ fn queries_and_summaries_are_bounded_and_cleaned() {
 
 #[tokio::test]
 async fn each_hit_is_added_once_as_long_as_it_is_sent() {
-    let lines = vec!["the deploy token is blue", "the deploy window is monday", "the deploy rollback is manual"];
+    let lines =
+        vec!["the deploy token is blue", "the deploy window is monday", "the deploy rollback is manual"];
     let search = Arc::new(Lines { lines, ..Lines::default() });
     let world = world(search, options(ActiveMode::Search), &["One.", "Two.", "Three."]).await;
     world.session.ask("deploy token window").await.unwrap();
     world.session.ask("deploy token rollback").await.unwrap();
     let sent = world.model.sent();
-    let counts = |sent: &str| ["token is blue", "window is monday", "rollback is manual"].map(|text| sent.matches(text).count());
+    let counts = |sent: &str| {
+        ["token is blue", "window is monday", "rollback is manual"].map(|text| sent.matches(text).count())
+    };
     assert_eq!(counts(&sent[0]), [1, 1, 0], "{}", sent[0]);
     assert_eq!(counts(&sent[1]), [1, 1, 1], "{}", sent[1]);
     world.session.shutdown().await;
