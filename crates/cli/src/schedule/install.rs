@@ -1,6 +1,6 @@
 //! `quipu schedule install` and `uninstall`: the system runs the jobs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use quipu_host::schedule_unit::{LABEL, UNIT, UnitError, UnitKind, UnitPlan, UnitRecord};
@@ -41,7 +41,11 @@ fn show(path: &Path, content: &str, sign: char) {
 pub(super) async fn install(args: &InstallArgs) -> Result<(), Failure> {
     let home = home(&args.store)?;
     let program = program_path()?;
-    let plan = UnitPlan::of(&home, UnitKind::here(), Path::new(&program)).map_err(refused)?;
+    let mut words: Vec<PathBuf> = ["schedule", "run", "--once"].map(PathBuf::from).into();
+    if home.has_named_store() {
+        words.extend([PathBuf::from("--store"), home.store.clone()]);
+    }
+    let plan = UnitPlan::of(&home, UnitKind::here(), Path::new(&program), &words).map_err(refused)?;
     if plan.is_there() {
         note("It is installed already.");
         say_what_is_missing(&home);

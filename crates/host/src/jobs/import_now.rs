@@ -13,9 +13,9 @@ use crate::import::{ImportError, ImportPlan, ImportRequest, ImportSource, Import
 pub const IMPORT_NOW: &str = "import";
 
 /// Imports the sessions of agents. What is there already is not added again.
-pub(super) struct ImportNow(Home);
+pub(super) struct RegularImport(Home);
 
-impl ImportNow {
+impl RegularImport {
     pub(super) fn new(home: Home) -> Self {
         Self(home)
     }
@@ -50,7 +50,7 @@ async fn import(home: &Home, agents: &[String], cx: &JobContext) -> Result<WorkE
     Ok(WorkEnd { state: JobRunState::Done, session: None, cost: 0.0, text: String::new() })
 }
 
-impl BuiltInWork for ImportNow {
+impl BuiltInWork for RegularImport {
     fn name(&self) -> &str {
         IMPORT_NOW
     }

@@ -191,7 +191,7 @@ impl JobContext {
 
 /// The handlers that every front has.
 pub fn handlers(home: &Home) -> Vec<Arc<dyn JobHandler>> {
-    let built_in: Vec<Arc<dyn BuiltInWork>> = vec![Arc::new(import_now::ImportNow::new(home.clone()))];
+    let built_in: Vec<Arc<dyn BuiltInWork>> = vec![Arc::new(import_now::RegularImport::new(home.clone()))];
     vec![
         Arc::new(ImportWatch::new(home.clone())),
         Arc::new(ScheduledHandler::new(home.clone(), built_in)),
