@@ -15,11 +15,11 @@ use crate::observer::SharedObserver;
 pub(crate) struct ForgottenNodes {
     observer: SharedObserver,
     memory: MemoryHome,
-    read: Mutex<Reading>,
+    read: Mutex<ListState>,
 }
 
 #[derive(Default)]
-struct Reading {
+struct ListState {
     stamp: Option<(SystemTime, u64)>,
     /// `None` where the file cannot be used: then everything is hidden, so that nothing comes back.
     list: Option<Arc<ForgetList>>,
@@ -41,7 +41,7 @@ impl ForgottenNodes {
                 let text = format!("No search has hits while what was forgotten cannot be read: {error}");
                 self.observer.0.notice(HostNotice { is_warning: true, text, advice: None });
             });
-            *read = Reading { stamp, list: list.ok(), is_read: true };
+            *read = ListState { stamp, list: list.ok(), is_read: true };
         }
         read.list.clone()
     }

@@ -17,12 +17,10 @@ use super::frame::{line, quoted};
 use super::query::cut;
 use super::standing::standing;
 use super::{
-    ACTIVE_ADDED, ACTIVE_HITS, ActiveHit, ActiveMode, ActiveOptions, ActiveSearch, Breaker, RecallCache,
-    RecentTurns, Recollection, coverage, framed, search_query, summary_of, without_additions,
+    ACTIVE_ADDED, ACTIVE_HITS, ACTIVE_MEMORY, ActiveHit, ActiveMode, ActiveOptions, ActiveSearch, Breaker,
+    RecallCache, RecentTurns, Recollection, coverage, framed, search_query, summary_of, without_additions,
 };
 
-/// The name of the step, and the purpose of its model calls.
-pub const ACTIVE_MEMORY: &str = "active-memory";
 const SYSTEM: &str = include_str!("prompt.md");
 /// What a model may use.
 const TOOLS: [&str; 2] = ["memory_search", "memory_get"];
@@ -59,7 +57,7 @@ struct State {
 }
 
 /// What a search or a model came to.
-enum Recalled {
+enum RecallOutcome {
     Found(Recollection),
     /// It took too long; this is what there was by then.
     Late(Recollection),
@@ -114,12 +112,12 @@ impl ActiveMemory {
         let found = {
             let mut state = self.state();
             match recalled {
-                Ok(Recalled::Found(found)) => {
+                Ok(RecallOutcome::Found(found)) => {
                     state.breaker.answered();
                     state.cache.put(&session, &query, found.clone(), Instant::now());
                     found
                 }
-                Ok(Recalled::Late(found)) => {
+                Ok(RecallOutcome::Late(found)) => {
                     state.breaker.timed_out(Instant::now());
                     found
                 }
@@ -150,28 +148,30 @@ impl ActiveMemory {
         prompt: &str,
         turns: &RecentTurns,
         cx: &HookContext,
-    ) -> Result<Recalled, super::ActiveSearchError> {
+    ) -> Result<RecallOutcome, super::ActiveSearchError> {
         let began = Instant::now();
         let searched = self.search.search(session, query, ACTIVE_HITS);
         let Ok(hits) = tokio::time::timeout(self.options.deadline, searched).await else {
-            return Ok(Recalled::Late(Recollection::default()));
+            return Ok(RecallOutcome::Late(Recollection::default()));
         };
         let hits = fitting(query, hits?);
         let is_settled = hits.first().is_some_and(|(_, share)| *share >= SETTLES);
         let hits = hits.into_iter().map(|(hit, _)| hit).take(ACTIVE_ADDED).collect();
         let found = Recollection { hits, summary: None };
         match self.options.mode {
-            ActiveMode::Off | ActiveMode::Search => return Ok(Recalled::Found(found)),
-            ActiveMode::Escalate if is_settled => return Ok(Recalled::Found(found)),
+            ActiveMode::Off | ActiveMode::Search => return Ok(RecallOutcome::Found(found)),
+            ActiveMode::Escalate if is_settled => return Ok(RecallOutcome::Found(found)),
             ActiveMode::Escalate | ActiveMode::Always => {}
         }
         let left = self.options.deadline.saturating_sub(began.elapsed());
         match self.ask(prompt, turns, left, cx).await {
             // It knows better than the words, also where it says that there is nothing.
-            Some(Asked::Answered(summary)) => Ok(Recalled::Found(Recollection { hits: Vec::new(), summary })),
-            Some(Asked::Late) => Ok(Recalled::Late(found)),
+            Some(ModelOutcome::Answered(summary)) => {
+                Ok(RecallOutcome::Found(Recollection { hits: Vec::new(), summary }))
+            }
+            Some(ModelOutcome::Late) => Ok(RecallOutcome::Late(found)),
             // No model may be asked: what the search found is what there is.
-            None => Ok(Recalled::Found(found)),
+            None => Ok(RecallOutcome::Found(found)),
         }
     }
 
@@ -182,7 +182,7 @@ impl ActiveMemory {
         turns: &RecentTurns,
         left: Duration,
         cx: &HookContext,
-    ) -> Option<Asked> {
+    ) -> Option<ModelOutcome> {
         let purpose = RunnerPurpose::new(ACTIVE_MEMORY).ok()?;
         let said = format!("{}User: {}\n", turns.as_text(), cut(prompt, PROMPT));
         let request = ChildRequest {
@@ -195,28 +195,28 @@ impl ActiveMemory {
             ..ChildRequest::new(purpose, said)
         };
         self.asks.store(true, Ordering::Release);
-        let _done = Asking(&self.asks);
+        let _done = AskGuard(&self.asks);
         match cx.runner().session(request).await {
             Ok(answer) if answer.outcome == Outcome::Done => {
-                Some(Asked::Answered(summary_of(&answer.text, self.options.summary)))
+                Some(ModelOutcome::Answered(summary_of(&answer.text, self.options.summary)))
             }
-            Err(RunnerError::Deadline { .. }) => Some(Asked::Late),
+            Err(RunnerError::Deadline { .. }) => Some(ModelOutcome::Late),
             Ok(_) | Err(_) => None,
         }
     }
 }
 
 /// What a model that was asked came to.
-enum Asked {
+enum ModelOutcome {
     /// A summary, or that there is nothing.
     Answered(Option<String>),
     Late,
 }
 
 /// Until this is dropped, also where nobody waits any more.
-struct Asking<'a>(&'a AtomicBool);
+struct AskGuard<'a>(&'a AtomicBool);
 
-impl Drop for Asking<'_> {
+impl Drop for AskGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }

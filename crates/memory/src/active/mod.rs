@@ -17,9 +17,11 @@ use crate::AuthorClass;
 
 pub use frame::{framed, summary_of};
 pub use gate::{Breaker, RecallCache};
-pub use hook::{ACTIVE_MEMORY, ActiveMemory};
+pub use hook::ActiveMemory;
 pub use query::{RecentTurns, coverage, search_query, without_additions};
 
+/// The name of the step, and the purpose of its model calls.
+pub const ACTIVE_MEMORY: &str = "active-memory";
 /// Hits of a search that are looked at.
 pub const ACTIVE_HITS: usize = 6;
 /// Hits that are added at most.

@@ -10,7 +10,7 @@ use super::{QUERY_LIMIT, SEARCH_PATIENCE, SqliteStore, lists, search};
 use crate::{HiddenNodes, SearchHits, SearchQuery, SessionQuery, SessionRow, StoreError};
 
 /// What hides nodes, once somebody does.
-pub(super) type Hidden = OnceLock<Arc<dyn HiddenNodes>>;
+pub(super) type HiddenSource = OnceLock<Arc<dyn HiddenNodes>>;
 
 impl SqliteStore {
     /// From now on these nodes are found by no search of this store. The first to say so counts.

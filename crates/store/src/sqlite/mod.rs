@@ -72,7 +72,7 @@ use self::connect::Patience;
 pub use self::erase::{OwnerDeathCheck, StoreHolder};
 use self::failure::{Failure, Outcome, Place};
 pub use self::foreign::{ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue};
-use self::hidden::Hidden;
+use self::hidden::HiddenSource;
 pub use self::index::NodeHint;
 use self::job::CommitJob;
 pub use self::mount::network_file_system;
@@ -122,7 +122,7 @@ pub struct SqliteStore {
     place: Place,
     /// Of whoever indexes until all is done, call by call.
     prefetch: Arc<Mutex<Prefetch>>,
-    hidden: Hidden,
+    hidden: HiddenSource,
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -186,7 +186,7 @@ impl SqliteStore {
         )
         .map_err(|error| system_error(&place.path, "start a thread for", &error))?;
         let prefetch = Arc::default();
-        let (readers, checkpointer, refusal, hidden) = (None, None, None, Hidden::new());
+        let (readers, checkpointer, refusal, hidden) = (None, None, None, HiddenSource::new());
         Ok(Self { readers, checkpointer, writer: Some(writer), refusal, place, prefetch, hidden })
     }
 
@@ -240,7 +240,8 @@ impl SqliteStore {
         .map_err(|error| system_error(&place.path, "start a thread for", &error))?;
         let (readers, checkpointer) = (Some(readers), Some(checkpointer));
         let (writer, prefetch) = (Some(writer), Arc::default());
-        Ok(Self { readers, checkpointer, writer, refusal: None, place, prefetch, hidden: Hidden::new() })
+        let hidden = HiddenSource::new();
+        Ok(Self { readers, checkpointer, writer, refusal: None, place, prefetch, hidden })
     }
 
     /// `why` is what commits will be told.
@@ -270,7 +271,7 @@ impl SqliteStore {
             refusal: Some(why),
             place,
             prefetch,
-            hidden: Hidden::new(),
+            hidden: HiddenSource::new(),
         })
     }
 
