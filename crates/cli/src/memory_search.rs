@@ -92,6 +92,7 @@ pub(crate) async fn run(args: &MemorySearchArgs) -> Result<(), Failure> {
         kinds: args.kind.clone(),
         authors: args.author.clone(),
         limit: usize::from(args.limit),
+        ..MemoryQuestion::default()
     };
     // All that is there, or the first answers would lack most of it. The next search continues what is stopped here.
     let progress = Progress::new();

@@ -149,7 +149,9 @@ pub async fn recall_seen(
 
     let parts = Parts::of_internal(store, before).await?;
     let before = before.iter().map(|node| named(node, role_of(node, &parts)));
-    let before: Vec<_> = before.filter(|node| query.filter.shows(&node.record.role)).collect();
+    let is_person = matches!(sight, Sight::Everything);
+    let shows = |node: &Node| query.filter.shows(&node.record.role) && (is_person || !store.hides(&node.id));
+    let before: Vec<_> = before.filter(shows).collect();
     let most = (before.len() as u64).saturating_mul(each).min(budget / 2);
     let (mut context, mut used) = (Vec::new(), 0);
     'read: for some in before.rchunks(AT_ONCE) {

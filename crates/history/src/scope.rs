@@ -89,6 +89,7 @@ impl Sight {
                 };
             }
             seen.push(match head {
+                _ if store.hides(node) => false,
                 Some(head) if !sees => store.fork_point(*node, head).await? == Some(*node),
                 _ => sees,
             });

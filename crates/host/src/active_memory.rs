@@ -52,6 +52,6 @@ pub(crate) fn install(options: &mut SessionOptions, home: &Home, engine: &Engine
         Err(failure) => return home.warn(format!("There is no active memory: {failure}")),
     };
     let (home, store) = (home.without_commands(), engine.store().clone());
-    let search = Arc::new(OpenMemories { notes, home, store });
-    options.hooks.push(Arc::new(ActiveMemory::new(search, config.active_memory.clone())));
+    let search = Arc::new(OpenMemories { notes, home, store: store.clone() });
+    options.hooks.push(Arc::new(ActiveMemory::new(search, store, config.active_memory.clone())));
 }

@@ -14,6 +14,7 @@ use quipu_workspace::ProcessRegistry;
 
 use crate::commands::CommandRegistry;
 use crate::commit_trailers::CommitTrailers;
+use crate::forgotten::ForgottenNodes;
 use crate::mentions::Mentions;
 use crate::observer::SharedObserver;
 use crate::resources::{ResourceMemory, UserBases};
@@ -262,7 +263,7 @@ impl Home {
     /// # Errors
     /// What the store says.
     pub fn open(&self, options: &OpenOptions) -> Result<SqliteStore, StoreError> {
-        SqliteStore::open(&self.store, options)
+        Ok(self.with_forgotten(SqliteStore::open(&self.store, options)?))
     }
 
     fn open_store(&self, options: &OpenOptions) -> Result<Arc<SqliteStore>, Failure> {
@@ -272,7 +273,7 @@ impl Home {
         {
             self.warn_with(told, Advice::MoveStore);
         }
-        Ok(Arc::new(SqliteStore::open(&self.store, options)?))
+        Ok(Arc::new(self.open(options)?))
     }
 
     /// What to say when the store lies on another machine's disk.
@@ -311,7 +312,13 @@ impl Home {
         if !self.has_store() {
             return Ok(None);
         }
-        Ok(Some(Arc::new(SqliteStore::open_to_read(&self.store, busy)?)))
+        Ok(Some(Arc::new(self.with_forgotten(SqliteStore::open_to_read(&self.store, busy)?))))
+    }
+
+    /// Searches of it show nothing that a person had forgotten.
+    fn with_forgotten(&self, store: SqliteStore) -> SqliteStore {
+        store.hide(Arc::new(ForgottenNodes::new(&self.dir, self.observer.clone())));
+        store
     }
 
     fn has_store(&self) -> bool {

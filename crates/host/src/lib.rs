@@ -22,6 +22,7 @@ pub mod dreams;
 mod entry;
 pub mod export;
 mod failure;
+mod forgotten;
 mod free_models;
 mod globs;
 mod helpers;

@@ -7,7 +7,7 @@ use quipu::{Engine, Sealer, SessionOptions};
 use quipu_memory::context::MemorySource;
 use quipu_memory::notes::Notebook;
 use quipu_memory::search::MemoryTools;
-use quipu_memory::{MemoryError, MemoryHome, MemoryKind, MemoryPlace, project_root};
+use quipu_memory::{ForgetList, MemoryError, MemoryHome, MemoryKind, MemoryPlace, project_root};
 use quipu_store::Graph;
 
 use crate::memory_flush::FlushSource;
@@ -128,7 +128,13 @@ pub(crate) fn install_sections(
     let books = open_books(options, home, engine, request);
     if !books.is_empty() {
         let today = jiff::Zoned::now().date();
-        options.context_sources.push(Arc::new(MemorySource::new(books, today)));
+        match ForgetList::read(&memory_home(home)) {
+            Ok(forgotten) => {
+                let source = MemorySource::new(books, today).without(forgotten);
+                options.context_sources.push(Arc::new(source));
+            }
+            Err(error) => home.warn(format!("No memory is read: {error}")),
+        }
     }
 }
 

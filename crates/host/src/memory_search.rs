@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use quipu_memory::dream::RecalledText;
 use quipu_memory::notes::Notebook;
+use quipu_memory::project_root;
 use quipu_memory::search::{HitPlace, MemoryHit, MemoryNotes, MemorySearch, RecallObserver};
 use quipu_providers::{EmbedderSettings, StaticModel};
 use quipu_seal::Sealer;
@@ -53,9 +54,9 @@ pub fn memory_notes(
     if search.books().is_empty() {
         return Ok(None);
     }
-    let projects = vec![cwd.to_string_lossy().into_owned()];
+    let projects = vec![project_root(cwd).to_string_lossy().into_owned()];
     let observer = DreamRecalls { home: home.clone(), books: search.books().to_vec() };
-    let notes = MemoryNotes::new(search, store.clone(), Some(projects));
+    let notes = MemoryNotes::new(search, store.clone(), Some(projects)).of_projects_alone();
     Ok(Some(if home.config().dreaming.enabled { notes.with_observer(Arc::new(observer)) } else { notes }))
 }
 

@@ -70,6 +70,9 @@ async fn node(
         None => 0,
         Some(text) => text.parse().map_err(|_| stale_cursor())?,
     };
+    if store.hides(&node) {
+        return Err(CallError::Name(format!("What node {} says was forgotten.", node.short())));
+    }
     let query = RecallQuery { budget: NODE_PAGE, offset, context_budget: 0, ..RecallQuery::new(node) };
     let found = recall_seen(store, &query, reach.sight()).await?;
     let next = (found.ends() < found.total).then(|| found.ends().to_string());
@@ -105,14 +108,15 @@ pub(crate) async fn messages(
                 at = Some(node.id);
                 break;
             }
-            if !sees {
+            let is_hidden = store.hides(&node.id);
+            if !sees && !is_hidden {
                 // It was forked from a session that may not be seen.
                 at = None;
                 break;
             }
             at = node.record.parent;
             let role = role_with(node, &decoded.entry);
-            if Filter::Default.shows(role) {
+            if Filter::Default.shows(role) && !is_hidden {
                 let text = shortened(&text_of(&decoded.entry, TextDetail::Shortened), MESSAGE);
                 lines.push(format!(
                     "{}  {}  {}: {text}",

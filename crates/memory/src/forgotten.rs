@@ -28,7 +28,7 @@ impl ForgetList {
     /// # Errors
     /// `Io` where the file is there and cannot be used: what it hides must not come back.
     pub fn read(home: &MemoryHome) -> Result<Self, MemoryError> {
-        let path = path(home);
+        let path = Self::path(home);
         let failed = MemoryError::io("read", &path);
         match std::fs::metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
@@ -40,6 +40,12 @@ impl ForgetList {
         }
         let text = std::fs::read(&path).map_err(MemoryError::io("read", &path))?;
         serde_json::from_slice(&text).map_err(|error| failed(std::io::Error::other(error)))
+    }
+
+    /// The file that holds it.
+    #[must_use]
+    pub fn path(home: &MemoryHome) -> PathBuf {
+        home.state().join("forgotten.json")
     }
 
     /// Whether no search of a memory shows this node.
@@ -69,7 +75,7 @@ impl ForgetList {
         lines: impl IntoIterator<Item = &'a str>,
         nodes: impl IntoIterator<Item = NodeId>,
     ) -> Result<(), MemoryError> {
-        let path = path(home);
+        let path = Self::path(home);
         let _lock = FileLock::wait(&path.with_extension("lock"))?;
         let mut all = Self::read(home)?;
         all.lines.extend(lines.into_iter().filter_map(key));
@@ -83,10 +89,6 @@ impl ForgetList {
         aside.persist(&path).map_err(|error| io(error.error))?;
         Ok(())
     }
-}
-
-fn path(home: &MemoryHome) -> PathBuf {
-    home.state().join("forgotten.json")
 }
 
 /// The words of a line as a hash; `None` for a line without words.

@@ -206,6 +206,12 @@ pub trait RecallIndex: Send + Sync + 'static {
     /// The files of a memory that are indexed.
     fn indexed_notes<'a>(&'a self, memory: &'a str) -> Fut<'a, Vec<IndexedNote>>;
 
+    /// Drops what is indexed of all files of memories, so that no word of what they said before is left.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Full`, `Busy`.
+    fn drop_notes(&self) -> Fut<'_, ()>;
+
     /// Replaces what is indexed of these files.
     ///
     /// # Errors

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 
 use quipu_host::holders::EraseTargets;
-use quipu_memory::ForgetList;
 use quipu_memory::notes::{FoundLine, Notebook};
+use quipu_memory::{ForgetList, MemoryKind};
 use quipu_protocol::NodeId;
 use quipu_store::{Order, SearchQuery, Sessions};
 use serde_json::json;
@@ -68,9 +68,8 @@ pub(super) async fn forget(args: &ForgetArgs) -> Result<(), Failure> {
     }
     if !args.yes {
         let plan = format!("{count} line(s) and {} node(s)", nodes.len());
-        let question = format!(
-            "Forget {plan}? The lines go from their files; no memory search shows the nodes any more."
-        );
+        let question =
+            format!("Forget {plan}? The lines go from their files; no search shows the nodes any more.");
         confirm(&question, &format!("{plan} are forgotten"), "nothing was forgotten")?;
     }
     let kept = remove(&open, &lines, nodes.iter().map(|(node, _)| *node)).await?;
@@ -108,9 +107,24 @@ async fn remove(
         if lines.is_empty() {
             continue;
         }
+        if book.place().kind == MemoryKind::Repository {
+            kept.push(format!(
+                "{} line(s) stay in the files of the repository, which are only read. No search and no new session shows \
+                 them; remove them there.",
+                lines.len()
+            ));
+            continue;
+        }
         if let Err(error) = book.remove_lines(lines, "forget").await {
             kept.push(error.to_string());
         }
+    }
+    // The next question makes it again, of what is left.
+    if !texts.is_empty()
+        && let Some(index) = open.engine.store().recall_index()
+        && let Err(error) = index.drop_notes().await
+    {
+        kept.push(format!("the index of notes: {error}"));
     }
     let holders = holders(&open.home);
     for text in texts.iter().map(|text| bare(text)).filter(|text| text.len() >= NEEDLE) {

@@ -163,3 +163,33 @@ fn today(world: &World) -> String {
     let names = status.iter().filter_map(|file| file["path"].as_str());
     names.filter(|name| name.starts_with("memory/")).map(str::to_owned).next().expect("a note of today")
 }
+
+#[test]
+fn forgotten_text_is_found_and_shown_nowhere() {
+    let world = World::new([]);
+    world.run(&["memory", "on"]).ok();
+    world.server.push(Answer::new().text("Well.").reply());
+    world.run(&["-p", "Mister Wombatson likes green curtains."]).ok();
+    let find = |words: &str| -> Vec<Value> {
+        let lines = world.run(&["search", "--json", words]).ok().json_lines();
+        lines.into_iter().filter(|line| line["type"] == "hit").collect()
+    };
+    let hits = find("Wombatson");
+    let node = hits[0]["node"].as_str().unwrap().to_owned();
+    assert!(hits[0]["title"].as_str().unwrap().contains("Wombatson"), "{hits:?}");
+    world.run(&["memory", "forget", "Wombatson", "--yes"]).ok();
+    assert_eq!(find("Wombatson"), [Value::Null; 0]);
+    let hits = find("Well");
+    assert_eq!(hits[0]["title"], "", "{hits:?}");
+    let sessions = world.run(&["sessions"]).ok().text();
+    assert!(!sessions.contains("curtains"), "{sessions}");
+    // A model neither finds nor opens it.
+    world.server.push(call("c1", "search_history", &json!({ "query": "Wombatson" })));
+    world.server.push(call("c2", "recall", &json!({ "hash": node })));
+    world.server.push(call("c3", "memory_search", &json!({ "query": "Who is Wombatson?" })));
+    world.server.push(Answer::new().text("Nobody knows.").reply());
+    world.run(&["-p", "Who likes what?"]).ok();
+    let said = last(&world);
+    assert!(said.contains("No node of this project is called"), "{said}");
+    assert!(!said.contains("curtains"), "{said}");
+}

@@ -30,13 +30,14 @@ const NOTHING: [&str; 14] = [
 fn is_hidden(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}' | '\u{3164}'
+            | '\u{ffa0}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
             | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// On one line, with marks that cannot close ours, and hidden letters shown.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
     for letter in text.split_whitespace().collect::<Vec<_>>().join(" ").chars() {
         match letter {
@@ -50,19 +51,18 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
+/// A hit on the line that stands beside the prompt.
+pub(super) fn line(hit: &ActiveHit) -> String {
+    let text = quoted(&cut(&hit.text, ACTIVE_HIT_CHARACTERS));
+    format!("- {} ({}): {text}", quoted(&hit.source), hit.author.name())
+}
+
 /// What stands beside the prompt: hits, or the summary of a model. `None` for nothing.
 #[must_use]
 pub fn framed(hits: &[ActiveHit], summary: Option<&str>) -> Option<String> {
     let lines: Vec<String> = match summary {
         Some(summary) => vec![quoted(summary)],
-        None => {
-            let hits = hits.iter().take(ACTIVE_ADDED);
-            hits.map(|hit| {
-                let text = quoted(&cut(&hit.text, ACTIVE_HIT_CHARACTERS));
-                format!("- {} ({}): {text}", quoted(&hit.source), hit.author.name())
-            })
-            .collect()
-        }
+        None => hits.iter().take(ACTIVE_ADDED).map(line).collect(),
     };
     (!lines.is_empty()).then(|| format!("{HEADER}\n{OPEN}\n{}\n{CLOSE}", lines.join("\n")))
 }

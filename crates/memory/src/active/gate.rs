@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use super::Recollection;
+
 /// Answers that are kept at most.
 const KEPT: usize = 1_000;
 
@@ -48,7 +50,7 @@ impl Breaker {
 #[derive(Debug, Clone)]
 pub struct RecallCache {
     ttl: Duration,
-    kept: HashMap<(String, String), (Instant, Option<String>)>,
+    kept: HashMap<(String, String), (Instant, Recollection)>,
 }
 
 impl RecallCache {
@@ -60,13 +62,13 @@ impl RecallCache {
 
     /// What was found for a query in a session, where that is not too long ago.
     #[must_use]
-    pub fn get(&self, session: &str, query: &str, now: Instant) -> Option<Option<String>> {
+    pub fn get(&self, session: &str, query: &str, now: Instant) -> Option<Recollection> {
         let (at, found) = self.kept.get(&(session.to_owned(), query.to_owned()))?;
         (now.saturating_duration_since(*at) < self.ttl).then(|| found.clone())
     }
 
     /// Keeps what was found. Of too many the oldest goes.
-    pub fn put(&mut self, session: &str, query: &str, found: Option<String>, now: Instant) {
+    pub fn put(&mut self, session: &str, query: &str, found: Recollection, now: Instant) {
         self.kept.retain(|_, (at, _)| now.saturating_duration_since(*at) < self.ttl);
         if self.kept.len() >= KEPT
             && let Some(oldest) = self.kept.iter().min_by_key(|(_, (at, _))| *at).map(|(key, _)| key.clone())

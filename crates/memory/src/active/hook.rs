@@ -1,6 +1,6 @@
 //! The step before a run.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,15 +10,17 @@ use quipu::{
     ChildRequest, Hook, HookContext, HookError, RunEnd, RunEndVerdict, RunStart, RunStartVerdict,
     RunnerError, RunnerPurpose,
 };
-use quipu_protocol::{Content, Outcome};
+use quipu_protocol::{Content, Outcome, SessionId};
+use quipu_store::Graph;
 
+use super::frame::{line, quoted};
+use super::query::cut;
+use super::standing::standing;
 use super::{
-    ACTIVE_HITS, ActiveHit, ActiveMode, ActiveOptions, ActiveSearch, Breaker, RecallCache, RecentTurns,
-    coverage, framed, search_query, summary_of, without_additions,
+    ACTIVE_ADDED, ACTIVE_HITS, ACTIVE_MEMORY, ActiveHit, ActiveMode, ActiveOptions, ActiveSearch, Breaker,
+    RecallCache, RecentTurns, Recollection, coverage, framed, search_query, summary_of, without_additions,
 };
 
-/// The name of the step, and the purpose of its model calls.
-pub const ACTIVE_MEMORY: &str = "active-memory";
 const SYSTEM: &str = include_str!("prompt.md");
 /// What a model may use.
 const TOOLS: [&str; 2] = ["memory_search", "memory_get"];
@@ -33,14 +35,15 @@ const SETTLES: f64 = 0.6;
 const CHILD: &str = "child-";
 /// A budget that no call with a price fits.
 const NOTHING: f64 = 1e-9;
-/// Texts that were added to a session, as far as they are known.
-const ADDED: usize = 1_000;
+/// Characters of a prompt that a model is shown.
+const PROMPT: usize = 4_000;
 /// Sessions whose turns are remembered.
 const SESSIONS: usize = 64;
 
 /// Puts what is remembered beside prompts.
 pub struct ActiveMemory {
     search: Arc<dyn ActiveSearch>,
+    store: Arc<dyn Graph>,
     options: ActiveOptions,
     state: Mutex<State>,
     /// Its own session of a model is under way: that asks for nothing.
@@ -50,34 +53,26 @@ pub struct ActiveMemory {
 struct State {
     breaker: Breaker,
     cache: RecallCache,
-    sessions: HashMap<String, SessionState>,
+    sessions: HashMap<String, RecentTurns>,
 }
 
-/// What is known of a session.
-#[derive(Default)]
-struct SessionState {
-    turns: RecentTurns,
-    /// What stands beside its prompts already: it stays there.
-    added: HashSet<String>,
-}
-
-/// What a search or a model came to in time.
-enum Recalled {
-    /// This stands beside the prompt, or nothing does.
-    Found(Option<String>),
-    Late,
+/// What a search or a model came to.
+enum RecallOutcome {
+    Found(Recollection),
+    /// It took too long; this is what there was by then.
+    Late(Recollection),
 }
 
 impl ActiveMemory {
-    /// Searches with `search`.
+    /// Searches with `search`, for sessions of this store.
     #[must_use]
-    pub fn new(search: Arc<dyn ActiveSearch>, options: ActiveOptions) -> Self {
+    pub fn new(search: Arc<dyn ActiveSearch>, store: Arc<dyn Graph>, options: ActiveOptions) -> Self {
         let state = State {
             breaker: Breaker::new(options.timeouts, options.cooldown),
             cache: RecallCache::new(options.cache),
             sessions: HashMap::new(),
         };
-        Self { search, options, state: Mutex::new(state), asks: AtomicBool::new(false) }
+        Self { search, store, options, state: Mutex::new(state), asks: AtomicBool::new(false) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -99,7 +94,7 @@ impl ActiveMemory {
             if state.sessions.len() >= SESSIONS && !state.sessions.contains_key(&session) {
                 state.sessions.clear();
             }
-            let turns = &mut state.sessions.entry(session.clone()).or_default().turns;
+            let turns = &mut state.sessions.entry(session.clone()).or_default();
             let query = search_query(&prompt, turns.last_prompt());
             let before = turns.clone();
             turns.prompt(&prompt);
@@ -111,35 +106,39 @@ impl ActiveMemory {
             (query, before, cached)
         };
         if let Some(found) = cached {
-            return self.unless_added(&session, found);
+            return self.unless_standing(&session, found).await;
         }
         let recalled = self.recall(&session, &query, &prompt, &turns, cx).await;
-        let mut state = self.state();
-        match recalled {
-            Ok(Recalled::Found(found)) => {
-                state.breaker.answered();
-                state.cache.put(&session, &query, found.clone(), Instant::now());
-                drop(state);
-                self.unless_added(&session, found)
+        let found = {
+            let mut state = self.state();
+            match recalled {
+                Ok(RecallOutcome::Found(found)) => {
+                    state.breaker.answered();
+                    state.cache.put(&session, &query, found.clone(), Instant::now());
+                    found
+                }
+                Ok(RecallOutcome::Late(found)) => {
+                    state.breaker.timed_out(Instant::now());
+                    found
+                }
+                // The prompt goes on without it, and the next one tries again.
+                Err(_) => return None,
             }
-            Ok(Recalled::Late) => {
-                state.breaker.timed_out(Instant::now());
-                None
-            }
-            // The prompt goes on without it, and the next one tries again.
-            Err(_) => None,
-        }
+        };
+        self.unless_standing(&session, found).await
     }
 
-    /// Each text is added once to a session.
-    fn unless_added(&self, session: &str, found: Option<String>) -> Option<String> {
-        let found = found?;
-        let mut state = self.state();
-        let known = state.sessions.entry(session.to_owned()).or_default();
-        if known.added.len() >= ADDED {
-            known.added.clear();
+    /// What is added: nothing that stands beside an earlier prompt of the session, and is sent with it.
+    async fn unless_standing(&self, session: &str, found: Recollection) -> Option<String> {
+        if found == Recollection::default() {
+            return None;
         }
-        known.added.insert(found.clone()).then_some(found)
+        // Where that cannot be read, it may stand there twice.
+        let there = standing(&*self.store, &SessionId::from(session)).await.unwrap_or_default();
+        let stands = |line: &str| there.iter().any(|text| text.lines().any(|one| one == line));
+        let hits: Vec<ActiveHit> = found.hits.into_iter().filter(|hit| !stands(&line(hit))).collect();
+        let summary = found.summary.filter(|summary| !stands(&quoted(summary)));
+        framed(&hits, summary.as_deref())
     }
 
     async fn recall(
@@ -149,28 +148,30 @@ impl ActiveMemory {
         prompt: &str,
         turns: &RecentTurns,
         cx: &HookContext,
-    ) -> Result<Recalled, super::ActiveSearchError> {
+    ) -> Result<RecallOutcome, super::ActiveSearchError> {
         let began = Instant::now();
         let searched = self.search.search(session, query, ACTIVE_HITS);
         let Ok(hits) = tokio::time::timeout(self.options.deadline, searched).await else {
-            return Ok(Recalled::Late);
+            return Ok(RecallOutcome::Late(Recollection::default()));
         };
         let hits = fitting(query, hits?);
-        let found = framed(&hits.iter().map(|(hit, _)| hit.clone()).collect::<Vec<_>>(), None);
         let is_settled = hits.first().is_some_and(|(_, share)| *share >= SETTLES);
+        let hits = hits.into_iter().map(|(hit, _)| hit).take(ACTIVE_ADDED).collect();
+        let found = Recollection { hits, summary: None };
         match self.options.mode {
-            ActiveMode::Off | ActiveMode::Search => return Ok(Recalled::Found(found)),
-            ActiveMode::Escalate if is_settled => return Ok(Recalled::Found(found)),
+            ActiveMode::Off | ActiveMode::Search => return Ok(RecallOutcome::Found(found)),
+            ActiveMode::Escalate if is_settled => return Ok(RecallOutcome::Found(found)),
             ActiveMode::Escalate | ActiveMode::Always => {}
         }
         let left = self.options.deadline.saturating_sub(began.elapsed());
         match self.ask(prompt, turns, left, cx).await {
-            Some(Recalled::Found(Some(summary))) => Ok(Recalled::Found(framed(&[], Some(&summary)))),
-            // It knows better than the words.
-            Some(Recalled::Found(None)) => Ok(Recalled::Found(None)),
-            Some(Recalled::Late) => Ok(Recalled::Late),
+            // It knows better than the words, also where it says that there is nothing.
+            Some(ModelOutcome::Answered(summary)) => {
+                Ok(RecallOutcome::Found(Recollection { hits: Vec::new(), summary }))
+            }
+            Some(ModelOutcome::Late) => Ok(RecallOutcome::Late(found)),
             // No model may be asked: what the search found is what there is.
-            None => Ok(Recalled::Found(found)),
+            None => Ok(RecallOutcome::Found(found)),
         }
     }
 
@@ -181,9 +182,9 @@ impl ActiveMemory {
         turns: &RecentTurns,
         left: Duration,
         cx: &HookContext,
-    ) -> Option<Recalled> {
+    ) -> Option<ModelOutcome> {
         let purpose = RunnerPurpose::new(ACTIVE_MEMORY).ok()?;
-        let said = format!("{}User: {prompt}\n", turns.as_text());
+        let said = format!("{}User: {}\n", turns.as_text(), cut(prompt, PROMPT));
         let request = ChildRequest {
             system: SYSTEM.to_owned(),
             tools: TOOLS.map(str::to_owned).to_vec(),
@@ -194,21 +195,28 @@ impl ActiveMemory {
             ..ChildRequest::new(purpose, said)
         };
         self.asks.store(true, Ordering::Release);
-        let _done = Asking(&self.asks);
+        let _done = AskGuard(&self.asks);
         match cx.runner().session(request).await {
             Ok(answer) if answer.outcome == Outcome::Done => {
-                Some(Recalled::Found(summary_of(&answer.text, self.options.summary)))
+                Some(ModelOutcome::Answered(summary_of(&answer.text, self.options.summary)))
             }
-            Err(RunnerError::Deadline { .. }) => Some(Recalled::Late),
+            Err(RunnerError::Deadline { .. }) => Some(ModelOutcome::Late),
             Ok(_) | Err(_) => None,
         }
     }
 }
 
-/// Until this is dropped, also where nobody waits any more.
-struct Asking<'a>(&'a AtomicBool);
+/// What a model that was asked came to.
+enum ModelOutcome {
+    /// A summary, or that there is nothing.
+    Answered(Option<String>),
+    Late,
+}
 
-impl Drop for Asking<'_> {
+/// Until this is dropped, also where nobody waits any more.
+struct AskGuard<'a>(&'a AtomicBool);
+
+impl Drop for AskGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
@@ -254,7 +262,7 @@ impl Hook for ActiveMemory {
     ) -> BoxFuture<'a, Result<RunEndVerdict, HookError>> {
         let session = cx.session.as_ref().map_or("", |id| id.as_str());
         if let Some(known) = self.state().sessions.get_mut(session) {
-            known.turns.answer(&end.answer);
+            known.answer(&end.answer);
         }
         Box::pin(std::future::ready(Ok(RunEndVerdict::Pass)))
     }

@@ -7,6 +7,7 @@ mod frame;
 mod gate;
 mod hook;
 mod query;
+mod standing;
 
 use std::time::Duration;
 
@@ -16,9 +17,11 @@ use crate::AuthorClass;
 
 pub use frame::{framed, summary_of};
 pub use gate::{Breaker, RecallCache};
-pub use hook::{ACTIVE_MEMORY, ActiveMemory};
+pub use hook::ActiveMemory;
 pub use query::{RecentTurns, coverage, search_query, without_additions};
 
+/// The name of the step, and the purpose of its model calls.
+pub const ACTIVE_MEMORY: &str = "active-memory";
 /// Hits of a search that are looked at.
 pub const ACTIVE_HITS: usize = 6;
 /// Hits that are added at most.
@@ -92,6 +95,15 @@ pub struct ActiveHit {
     pub text: String,
     /// Who wrote it.
     pub author: AuthorClass,
+}
+
+/// What is remembered of a prompt: hits, or what a model says of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recollection {
+    /// The best first.
+    pub hits: Vec<ActiveHit>,
+    /// What a model says.
+    pub summary: Option<String>,
 }
 
 /// Why a search has no answer, for people.

@@ -13,6 +13,10 @@ const TURNS: (usize, usize) = (2, 1);
 const TURN: (usize, usize) = (220, 180);
 /// Letters of a word that counts.
 const WORD: usize = 3;
+/// Words of a query that count for how well a hit fits: of a longer one, nothing need have more.
+const COUNTED: usize = 9;
+/// Bytes of each block of a prompt that are looked at.
+const LOOKED_AT: usize = 16_000;
 /// How a block begins that a hook added: what was remembered earlier is no question.
 const ADDED: &str = "[Added by the hook ";
 /// Words that are in every question.
@@ -41,16 +45,32 @@ pub(super) fn cut(text: &str, characters: usize) -> String {
 pub fn without_additions<'a>(blocks: impl Iterator<Item = &'a str>) -> String {
     let said = blocks.filter(|block| !block.starts_with(ADDED));
     let mut text = String::new();
-    let mut fenced = false;
-    for line in said.flat_map(str::lines) {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-        } else if !fenced {
-            text.push_str(line);
-            text.push('\n');
+    for block in said {
+        // The mark that ends what is quoted.
+        let mut fence: Option<&str> = None;
+        for line in block[..block.floor_char_boundary(LOOKED_AT)].lines() {
+            let mark = fence_of(line);
+            match fence {
+                Some(open) if mark.is_some_and(|mark| mark.starts_with(open)) => fence = None,
+                Some(_) => {}
+                None if mark.is_some() => fence = mark,
+                None => {
+                    text.push_str(line);
+                    text.push('\n');
+                }
+            }
         }
     }
     text.trim().to_owned()
+}
+
+/// The marks that a line of quoted code begins or ends with.
+fn fence_of(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    ['`', '~'].into_iter().find_map(|mark| {
+        let end = line.find(|letter| letter != mark).unwrap_or(line.len());
+        (end >= 3).then(|| &line[..end])
+    })
 }
 
 /// What is searched for: the prompt, and a short one behind the end of the one before. `None` where nothing was said.
@@ -68,21 +88,42 @@ pub fn search_query(prompt: &str, before: Option<&str>) -> Option<String> {
     Some(query.chars().take(QUERY).collect())
 }
 
-fn words(text: &str) -> HashSet<String> {
-    let words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
-    let words = words.filter(|word| word.chars().count() >= WORD).map(str::to_lowercase);
-    words.filter(|word| !COMMON.contains(&word.as_str())).collect()
+/// Letters of scripts that put no spaces between words.
+const fn is_unspaced(letter: char) -> bool {
+    matches!(letter,
+        '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3040}'..='\u{30ff}'
+        | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// The share of the words of a query that a text has, and how many.
+/// The words that count; of scripts without spaces, each two letters that follow each other.
+fn words(text: &str) -> HashSet<String> {
+    let mut found = HashSet::new();
+    for word in text.split(|letter: char| !letter.is_alphanumeric() && letter != '_') {
+        let letters: Vec<char> = word.chars().collect();
+        if letters.iter().copied().any(is_unspaced) {
+            let pairs = letters.windows(2).filter(|pair| pair.iter().copied().all(is_unspaced));
+            found.extend(pairs.map(|pair| pair.iter().collect::<String>()));
+            let others = word.split(is_unspaced).filter(|word| word.chars().count() >= WORD);
+            found.extend(others.map(str::to_lowercase));
+        } else if letters.len() >= WORD {
+            let word = word.to_lowercase();
+            if !COMMON.contains(&word.as_str()) {
+                found.insert(word);
+            }
+        }
+    }
+    found
+}
+
+/// The share of the words of a query that a text has, and how many. Of a long query a few words are enough.
 #[must_use]
 pub fn coverage(query: &str, text: &str) -> (f64, usize) {
     let (wanted, has) = (words(query), words(text));
     let found = wanted.iter().filter(|word| has.contains(*word)).count();
-    let all = wanted.len().max(1);
+    let all = wanted.len().clamp(1, COUNTED);
     // Counts of words are small.
     #[expect(clippy::cast_precision_loss, reason = "a query has few words")]
-    let share = found as f64 / all as f64;
+    let share = (found as f64 / all as f64).min(1.0);
     (share, found)
 }
 

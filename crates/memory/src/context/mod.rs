@@ -11,7 +11,7 @@ use quipu::{Context, ContextAsk, ContextSource, Section, SourceError};
 
 use crate::files::{FileName, FileProblem};
 use crate::notes::Notebook;
-use crate::{AuthorClass, MemoryError, MemoryKind};
+use crate::{AuthorClass, ForgetList, MemoryError, MemoryKind};
 
 pub use section::visible;
 use section::{CutSide, FileExcerpt, framed};
@@ -35,6 +35,7 @@ const CHARACTERS: u64 = 4;
 pub struct MemorySource {
     books: Vec<Notebook>,
     today: Date,
+    forgotten: ForgetList,
 }
 
 impl fmt::Debug for MemorySource {
@@ -50,7 +51,13 @@ impl MemorySource {
     /// These memories, in this order, on this day.
     #[must_use]
     pub fn new(books: Vec<Notebook>, today: Date) -> Self {
-        Self { books, today }
+        Self { books, today, forgotten: ForgetList::default() }
+    }
+
+    /// The same without lines that a person had forgotten, also where they still stand in a file.
+    #[must_use]
+    pub fn without(self, forgotten: ForgetList) -> Self {
+        Self { forgotten, ..self }
     }
 
     async fn sections(&self, budget: usize) -> Result<Vec<Section>, MemoryError> {
@@ -110,7 +117,9 @@ impl MemorySource {
                     && author.class != AuthorClass::Untrusted
             })
         };
-        Ok(FileExcerpt::of(&text.text, is_trusted, most, cut))
+        let shown = |line| if self.forgotten.hides_line(line) { "" } else { line };
+        let text = text.text.lines().map(shown).collect::<Vec<_>>().join("\n");
+        Ok(FileExcerpt::of(&text, is_trusted, most, cut))
     }
 }
 

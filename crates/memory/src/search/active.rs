@@ -1,6 +1,7 @@
 //! The search that active memory asks before a reply.
 
 use futures_util::future::BoxFuture;
+use quipu_protocol::SessionId;
 
 use super::{HitPlace, MemoryNotes, MemoryQuestion};
 use crate::active::{ActiveHit, ActiveSearch, ActiveSearchError};
@@ -16,8 +17,9 @@ impl ActiveSearch for MemoryNotes {
             let question = MemoryQuestion {
                 text: query.to_owned(),
                 projects: self.projects.clone(),
-                // Its own session is among the best.
-                limit: limit.saturating_mul(2),
+                nested: self.nested,
+                asking: Some(SessionId::from(session)),
+                limit,
                 ..MemoryQuestion::default()
             };
             let answer =
@@ -30,11 +32,7 @@ impl ActiveSearch for MemoryNotes {
                 text: hit.snippet,
                 author: hit.author,
             };
-            let is_other = |hit: &super::MemoryHit| match &hit.place {
-                HitPlace::Node { session: Some(of), .. } => of.as_str() != session,
-                HitPlace::Node { session: None, .. } | HitPlace::Note { .. } => true,
-            };
-            Ok(answer.hits.into_iter().filter(is_other).take(limit).map(hit).collect())
+            Ok(answer.hits.into_iter().map(hit).collect())
         })
     }
 }

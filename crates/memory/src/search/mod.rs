@@ -2,7 +2,9 @@
 
 mod active;
 mod chunks;
+mod classes;
 mod notes;
+mod scope;
 mod tools;
 mod words;
 
@@ -13,10 +15,11 @@ use quipu_protocol::{NodeId, SessionId, UnixMs};
 use quipu_providers::StaticModel;
 use quipu_seal::Sealer;
 use quipu_store::{
-    Graph, MOST_RECALLED, RecallHits, RecallKind, RecallPlace, RecallQuery, RecallSignal, StoreError,
-    WordVectors,
+    Graph, MOST_RECALLED, QUESTION_LIMIT, RecallHits, RecallKind, RecallPlace, RecallQuery, RecallSignal,
+    StoreError, WordVectors,
 };
 
+use self::scope::ProjectSessions;
 pub use self::tools::{MemoryNotes, MemoryTools, NOTE_TOOL, RecallObserver, memory_tool_names, unavailable};
 use crate::notes::Notebook;
 use crate::{AuthorClass, Citation, Forgotten, MemoryError, MemoryHome, MemoryPlace};
@@ -45,6 +48,10 @@ pub struct MemoryQuestion {
     pub text: String,
     /// Only sessions of these directories and of those below; `None` for every session.
     pub projects: Option<Vec<String>>,
+    /// Whether other projects that lie below those are seen.
+    pub nested: NestedProjects,
+    /// No node of this session.
+    pub asking: Option<SessionId>,
     /// Only what was written since then.
     pub since: Option<UnixMs>,
     /// Only what was written before then.
@@ -55,6 +62,16 @@ pub struct MemoryQuestion {
     pub authors: Vec<AuthorClass>,
     /// At most so many hits.
     pub limit: usize,
+}
+
+/// Whether projects that lie below a directory belong to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NestedProjects {
+    /// All that is below is seen.
+    #[default]
+    Seen,
+    /// Only sessions whose project is one of the directories.
+    Unseen,
 }
 
 /// What a search came to.
@@ -139,6 +156,10 @@ impl MemorySearch {
         &self.books
     }
 
+    pub(super) const fn home(&self) -> &MemoryHome {
+        &self.home
+    }
+
     /// Indexes all that is new; `tell` gets how many nodes are left. Notes that changed are indexed too.
     ///
     /// # Errors
@@ -194,7 +215,11 @@ impl MemorySearch {
             Err(error) => return Err(error),
         }
         // The store knows secrets by their placeholders only.
-        let text = self.sealer.seal(&question.text).into_owned();
+        let mut text = self.sealer.seal(&question.text).into_owned();
+        text.truncate(text.floor_char_boundary(QUESTION_LIMIT));
+        // What is left out below is found all the same.
+        let spares = question.nested == NestedProjects::Seen && question.authors.is_empty();
+        let limit = if spares { question.limit.saturating_add(SPARE) } else { MOST_RECALLED };
         let query = RecallQuery {
             question: text,
             projects: question.projects.clone(),
@@ -202,16 +227,30 @@ impl MemorySearch {
             since: question.since,
             until: question.until,
             kinds: question.kinds.clone(),
-            authors: question.authors.iter().map(|author| notes::stored_author(*author)).collect(),
-            limit: question.limit.saturating_add(SPARE).min(MOST_RECALLED),
+            // Who wrote something is known better than when it was indexed.
+            authors: Vec::new(),
+            limit: limit.min(MOST_RECALLED),
         };
         let RecallHits { hits, left, wordless: _ } = index.recall(query, self.words.clone()).await?;
         let forgotten = Forgotten::read(&self.home).map_err(MemorySearchError::Forgotten)?;
         let mut answer = MemoryAnswer { hits: Vec::new(), left };
         let mut files = notes::NoteReader::new(&self.books);
+        let own = question.projects.as_deref().filter(|_| question.nested == NestedProjects::Unseen);
+        let mut own = own.map(|projects| ProjectSessions::new(&*self.store, projects));
         for hit in hits {
             if answer.hits.len() >= question.limit {
                 break;
+            }
+            if let RecallPlace::Node { session, .. } = &hit.place {
+                if session.is_some() && *session == question.asking {
+                    continue;
+                }
+                if let Some(own) = &mut own {
+                    let Some(session) = session else { continue };
+                    if !own.has(session).await? {
+                        continue;
+                    }
+                }
             }
             let (place, snippet) = match hit.place {
                 RecallPlace::Node { node, .. } if forgotten.hides_node(&node) => continue,
@@ -228,7 +267,7 @@ impl MemorySearch {
             if snippet.lines().any(|line| forgotten.hides_line(line)) {
                 continue;
             }
-            answer.hits.push(MemoryHit {
+            let mut found = [MemoryHit {
                 place,
                 snippet,
                 kind: hit.kind,
@@ -236,7 +275,17 @@ impl MemorySearch {
                 at: hit.at,
                 score: hit.score,
                 by: hit.by,
-            });
+            }];
+            if !question.authors.is_empty() {
+                classes::set_classes(&*self.store, &self.books, &mut found).await;
+                if !question.authors.contains(&found[0].author) {
+                    continue;
+                }
+            }
+            answer.hits.extend(found);
+        }
+        if question.authors.is_empty() {
+            classes::set_classes(&*self.store, &self.books, &mut answer.hits).await;
         }
         Ok(answer)
     }

@@ -9,6 +9,7 @@ use quipu_seal::Sealer;
 use quipu_store::{NoteChange, NoteChunk, RecallIndex, WordVectors};
 
 use super::chunks::{Chunk, chunks};
+use super::classes::class_of_lines;
 use super::{MemorySearchError, shortened};
 use crate::context::visible;
 use crate::files::{FileName, FileText, ListedFile};
@@ -68,6 +69,10 @@ pub(super) async fn index(
     if !gone.is_empty() {
         index.put_notes(&memory, gone, None).await?;
     }
+    if !changed.is_empty() {
+        // So that lines which others changed are told from those that stay. Where it fails, they are nobody's words.
+        drop(book.observe().await);
+    }
     for some in changed.chunks(AT_ONCE) {
         let texts: Vec<Option<FileText>> = some.iter().map(|(file, _)| book.read(&file.name).ok()).collect();
         let there: Vec<&FileText> = texts.iter().flatten().collect();
@@ -81,7 +86,7 @@ pub(super) async fn index(
                     let authors = authors.next().unwrap_or_default();
                     let at = written_at(book.place(), &file.name);
                     let found = chunks(&text.text).into_iter();
-                    Some(found.map(|chunk| note_chunk(chunk, text, &authors, at, sealer)).collect())
+                    Some(found.map(|chunk| note_chunk(&chunk, text, &authors, at, sealer)).collect())
                 }
             };
             changes.push(NoteChange { path: file.name.as_str().to_owned(), stamp: stamp.clone(), chunks });
@@ -97,15 +102,9 @@ fn stamp(file: &ListedFile, words: Option<&Arc<dyn WordVectors>>) -> String {
     format!("{} {model}", file.stamp.text())
 }
 
-fn note_chunk(chunk: Chunk, text: &FileText, authors: &[LineAuthor], at: i64, sealer: &Sealer) -> NoteChunk {
+fn note_chunk(chunk: &Chunk, text: &FileText, authors: &[LineAuthor], at: i64, sealer: &Sealer) -> NoteChunk {
     let (first, last) = (*chunk.lines.start(), *chunk.lines.end());
-    let known = authors
-        .iter()
-        .filter(|author| author.lines.first <= last && author.lines.last >= first)
-        .map(|author| author.class)
-        .max();
-    // Of several authors the least trusted; what nobody knows of is nobody's word, as what a conflict left.
-    let class = known.filter(|_| text.conflict.is_none()).unwrap_or(AuthorClass::Untrusted);
+    let class = class_of_lines(text, authors, first, last);
     NoteChunk { first, last, text: sealer.seal(&chunk.text).into_owned(), at, author: stored_author(class) }
 }
 

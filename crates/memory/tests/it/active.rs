@@ -13,7 +13,7 @@ use quipu::{
 use quipu_memory::AuthorClass;
 use quipu_memory::active::{
     ActiveHit, ActiveMemory, ActiveMode, ActiveOptions, ActiveSearch, ActiveSearchError, Breaker,
-    RecallCache, framed, search_query, summary_of, without_additions,
+    RecallCache, Recollection, coverage, framed, search_query, summary_of, without_additions,
 };
 use quipu_protocol::{Model, ModelError, ModelRequest, Outcome};
 use quipu_store::SqliteStore;
@@ -101,9 +101,9 @@ fn tool(name: &str, calls: &Arc<AtomicUsize>) -> Arc<dyn Tool> {
 async fn world(search: Arc<Lines>, options: ActiveOptions, answers: &[&str]) -> World {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteStore::in_memory().unwrap());
-    let engine = Engine::new(store, Arc::new(Sealer::new([7; 32])), "");
+    let engine = Engine::new(store.clone(), Arc::new(Sealer::new([7; 32])), "");
     let model = RecordingModel::says(answers);
-    let hook: Arc<dyn Hook> = Arc::new(ActiveMemory::new(search, options));
+    let hook: Arc<dyn Hook> = Arc::new(ActiveMemory::new(search, store, options));
     let facts = Arc::new(Model { context_window: 100_000, max_tokens: 8_000, ..Model::default() });
     let calls = Arc::new(AtomicUsize::new(0));
     let tools = vec![tool("memory_search", &calls), tool("memory_get", &calls)];
@@ -216,12 +216,13 @@ fn breaker_closes_after_its_cooldown_and_with_any_answer() {
 #[test]
 fn cache_keeps_answers_for_a_while_and_not_too_many() {
     let (mut cache, t) = (RecallCache::new(Duration::from_secs(15)), Instant::now());
-    cache.put("s", "q", None, t);
-    assert_eq!(cache.get("s", "q", t + Duration::from_secs(14)), Some(None));
+    let nothing = Recollection::default;
+    cache.put("s", "q", nothing(), t);
+    assert_eq!(cache.get("s", "q", t + Duration::from_secs(14)), Some(nothing()));
     assert_eq!(cache.get("s", "q", t + Duration::from_secs(15)), None);
     assert_eq!(cache.get("other", "q", t), None);
     for number in 0..1_100_u64 {
-        cache.put("s", &number.to_string(), Some(String::new()), t + Duration::from_micros(number));
+        cache.put("s", &number.to_string(), nothing(), t + Duration::from_micros(number));
     }
     assert_eq!(cache.len(), 1_000);
     assert_eq!(cache.get("s", "50", t + Duration::from_secs(1)), None, "the oldest went");
@@ -232,6 +233,9 @@ fn cache_keeps_answers_for_a_while_and_not_too_many() {
 fn queries_and_summaries_are_bounded_and_cleaned() {
     let blocks = ["[Added by the hook active-memory]\nOld.", "Fix it\n```json\n{\"a\":1}\n```\nnow"];
     assert_eq!(without_additions(blocks.into_iter()), "Fix it\nnow");
+    // What one block leaves open does not swallow the next one; longer marks hold shorter ones.
+    let blocks = ["One\n~~~\nlet x;", "Two\n````\n```\ncode\n```\n````\nThree"];
+    assert_eq!(without_additions(blocks.into_iter()), "One\nTwo\nThree");
     assert_eq!(search_query("  ", Some("before")), None);
     assert_eq!(search_query("Why?", Some("Fix the parser")).unwrap(), "Fix the parser Why?");
     assert_eq!(search_query(&"word ".repeat(500), None).unwrap().chars().count(), 480);
@@ -244,4 +248,36 @@ fn queries_and_summaries_are_bounded_and_cleaned() {
         "{summary}"
     );
     assert_eq!(framed(&[], None), None);
+}
+
+#[tokio::test]
+async fn each_hit_is_added_once_as_long_as_it_is_sent() {
+    let lines =
+        vec!["the deploy token is blue", "the deploy window is monday", "the deploy rollback is manual"];
+    let search = Arc::new(Lines { lines, ..Lines::default() });
+    let world = world(search, options(ActiveMode::Search), &["One.", "Two.", "Three."]).await;
+    world.session.ask("deploy token window").await.unwrap();
+    world.session.ask("deploy token rollback").await.unwrap();
+    let sent = world.model.sent();
+    let counts = |sent: &str| {
+        ["token is blue", "window is monday", "rollback is manual"].map(|text| sent.matches(text).count())
+    };
+    assert_eq!(counts(&sent[0]), [1, 1, 0], "{}", sent[0]);
+    assert_eq!(counts(&sent[1]), [1, 1, 1], "{}", sent[1]);
+    world.session.shutdown().await;
+}
+
+#[test]
+fn long_prompts_and_prompts_without_spaces_can_fit() {
+    let fits = |query: &str, text: &str| coverage(query, text).0 >= 0.34;
+    let note = "The staging deploy needs the blue token before the migration runs.";
+    let short = "What token does staging deploy need?";
+    let filler: String = (0..60).map(|n| format!("filler{n} ")).collect();
+    let long = search_query(&format!("{short} {filler} Mind the migration."), None).unwrap();
+    assert!(fits(short, note) && fits(&format!("{short} Mind the blue migration."), note));
+    let beginning = search_query(&format!("The blue token and the staging deploy: {filler}"), None).unwrap();
+    assert!(fits(&beginning, note), "{:?}", coverage(&beginning, note));
+    assert!(!fits(&long, "Bananas are yellow and filler1 is a word."));
+    assert!(fits("部署需要什么令牌", "预发布部署需要蓝色令牌"));
+    assert!(!fits("部署需要什么令牌", "猫喜欢鱼"));
 }

@@ -103,7 +103,7 @@ async fn tools_search_read_and_note() {
     for (tool, args) in [
         ("memory_search", json!({})),
         ("memory_search", json!({ "query": "x", "since": "soon" })),
-        ("memory_search", json!({ "query": "x".repeat(5_000) })),
+        ("memory_search", json!({ "query": "x", "kind": "nonsense" })),
         ("memory_note", json!({ "text": " " })),
         ("memory_note", json!({ "text": "x".repeat(5_000) })),
     ] {

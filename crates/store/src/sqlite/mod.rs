@@ -18,6 +18,7 @@ mod file;
 mod foreign;
 mod forest;
 mod graph;
+mod hidden;
 mod index;
 mod job;
 mod job_runs;
@@ -71,6 +72,7 @@ use self::connect::Patience;
 pub use self::erase::{OwnerDeathCheck, StoreHolder};
 use self::failure::{Failure, Outcome, Place};
 pub use self::foreign::{ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue};
+use self::hidden::HiddenSource;
 pub use self::index::NodeHint;
 use self::job::CommitJob;
 pub use self::mount::network_file_system;
@@ -120,6 +122,7 @@ pub struct SqliteStore {
     place: Place,
     /// Of whoever indexes until all is done, call by call.
     prefetch: Arc<Mutex<Prefetch>>,
+    hidden: HiddenSource,
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -183,7 +186,8 @@ impl SqliteStore {
         )
         .map_err(|error| system_error(&place.path, "start a thread for", &error))?;
         let prefetch = Arc::default();
-        Ok(Self { readers: None, checkpointer: None, writer: Some(writer), refusal: None, place, prefetch })
+        let (readers, checkpointer, refusal, hidden) = (None, None, None, HiddenSource::new());
+        Ok(Self { readers, checkpointer, writer: Some(writer), refusal, place, prefetch, hidden })
     }
 
     /// The file, with its directory resolved; `:memory:` for none.
@@ -236,7 +240,8 @@ impl SqliteStore {
         .map_err(|error| system_error(&place.path, "start a thread for", &error))?;
         let (readers, checkpointer) = (Some(readers), Some(checkpointer));
         let (writer, prefetch) = (Some(writer), Arc::default());
-        Ok(Self { readers, checkpointer, writer, refusal: None, place, prefetch })
+        let hidden = HiddenSource::new();
+        Ok(Self { readers, checkpointer, writer, refusal: None, place, prefetch, hidden })
     }
 
     /// `why` is what commits will be told.
@@ -266,6 +271,7 @@ impl SqliteStore {
             refusal: Some(why),
             place,
             prefetch,
+            hidden: HiddenSource::new(),
         })
     }
 
@@ -649,7 +655,7 @@ impl ReadModel for SqliteStore {
     }
 
     fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>> {
-        Box::pin(self.read_indexed(move |connection| lists::sessions(connection, &query)))
+        Box::pin(self.shown_sessions(query))
     }
 
     fn labels<'a>(&'a self, sessions: &'a [SessionId]) -> Fut<'a, Vec<Label>> {
@@ -683,15 +689,11 @@ impl ReadModel for SqliteStore {
     }
 
     fn search(&self, query: SearchQuery) -> Fut<'_, SearchHits> {
-        Box::pin(async move {
-            if query.words.len() > QUERY_LIMIT {
-                let (size, limit) = (query.words.len() as u64, QUERY_LIMIT as u64);
-                return Err(StoreError::TooLarge { what: "a search".to_owned(), size, limit });
-            }
-            // What was committed just now is found; of much, as much as there is time for.
-            self.index_for(SEARCH_PATIENCE, &Arc::default()).await?;
-            self.read(move |connection| search::find(connection, &query)).await
-        })
+        Box::pin(self.shown_hits(query))
+    }
+
+    fn hides(&self, node: &NodeId) -> bool {
+        self.hiding().is_some_and(|hidden| hidden.hides(node))
     }
 
     fn spent(&self, since: UnixMs) -> Fut<'_, f64> {

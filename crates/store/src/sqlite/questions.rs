@@ -84,6 +84,10 @@ impl RecallIndex for SqliteStore {
         Box::pin(self.read(move |connection| recall::notes::indexed(connection, &memory)))
     }
 
+    fn drop_notes(&self) -> Fut<'_, ()> {
+        Box::pin(self.work(Durability::Process, recall::notes::reset))
+    }
+
     fn put_notes<'a>(
         &'a self,
         memory: &'a str,

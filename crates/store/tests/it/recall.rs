@@ -200,6 +200,16 @@ async fn notes_are_found_in_their_memories_alone() {
     let known: Vec<String> =
         store.indexed_notes("mine").await.unwrap().into_iter().map(|note| note.path).collect();
     assert_eq!(known, ["MEMORY.md"]);
+    // Of what is dropped no stem is left in the file.
+    store.put_notes("mine", vec![note("MEMORY.md", &["wombatson wombatson"])], None).await.unwrap();
+    store.drop_notes().await.unwrap();
+    let left = |table: &str| {
+        let connection = rusqlite::Connection::open(dir.path().join("quipu.db")).unwrap();
+        let known = "SELECT count(*) FROM sqlite_master WHERE name = ?1";
+        connection.query_row(known, [table], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!((left("quipu_x_note_word"), left("quipu_x_note_file")), (0, 0));
+    assert_eq!(store.indexed_notes("mine").await.unwrap().len(), 0);
 }
 
 /// Words that mean the same have the same vector.

@@ -1,0 +1,65 @@
+//! Searches and lists without what is hidden.
+
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
+
+use quipu_protocol::{NodeId, SessionId};
+use rusqlite::{OptionalExtension as _, params};
+
+use super::{QUERY_LIMIT, SEARCH_PATIENCE, SqliteStore, lists, search};
+use crate::{HiddenNodes, SearchHits, SearchQuery, SessionQuery, SessionRow, StoreError};
+
+/// What hides nodes, once somebody does.
+pub(super) type HiddenSource = OnceLock<Arc<dyn HiddenNodes>>;
+
+impl SqliteStore {
+    /// From now on these nodes are found by no search of this store. The first to say so counts.
+    pub fn hide(&self, hidden: Arc<dyn HiddenNodes>) {
+        // Whoever opens a store has one list.
+        drop(self.hidden.set(hidden));
+    }
+
+    /// What hides something now.
+    pub(super) fn hiding(&self) -> Option<&dyn HiddenNodes> {
+        self.hidden.get().map(AsRef::as_ref).filter(|hidden| !hidden.is_empty())
+    }
+
+    pub(super) async fn shown_hits(&self, query: SearchQuery) -> Result<SearchHits, StoreError> {
+        if query.words.len() > QUERY_LIMIT {
+            let (size, limit) = (query.words.len() as u64, QUERY_LIMIT as u64);
+            return Err(StoreError::TooLarge { what: "a search".to_owned(), size, limit });
+        }
+        // What was committed just now is found; of much, as much as there is time for.
+        self.index_for(SEARCH_PATIENCE, &Arc::default()).await?;
+        let mut found = self.read(move |connection| search::find(connection, &query)).await?;
+        if let Some(hidden) = self.hiding() {
+            found.hits.retain(|hit| !hidden.hides(&hit.node));
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn shown_sessions(&self, query: SessionQuery) -> Result<Vec<SessionRow>, StoreError> {
+        let mut sessions = self.read_indexed(move |connection| lists::sessions(connection, &query)).await?;
+        let Some(hidden) = self.hiding() else { return Ok(sessions) };
+        let ids: Vec<SessionId> = sessions.iter().map(|row| row.id.clone()).collect();
+        let titled = self.read(move |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT n.id FROM quipu_x_session s JOIN quipu_x_node n ON n.seq = s.titled WHERE s.id = ?1",
+            )?;
+            let mut titled = Vec::with_capacity(ids.len());
+            for id in ids {
+                let node: Option<[u8; 32]> =
+                    statement.query_row(params![id.as_str()], |row| row.get(0)).optional()?;
+                titled.extend(node.map(|node| (id, NodeId(node))));
+            }
+            Ok(titled)
+        });
+        let titled = titled.await?.into_iter();
+        let untitled: HashSet<SessionId> =
+            titled.filter(|(_, node)| hidden.hides(node)).map(|(id, _)| id).collect();
+        for row in sessions.iter_mut().filter(|row| untitled.contains(&row.id)) {
+            row.title.clear();
+        }
+        Ok(sessions)
+    }
+}
