@@ -46,8 +46,15 @@ impl DreamHost for Files {
     }
 
     fn classes<'a>(&'a self, _: &'a str, text: &'a str) -> DreamFut<'a, Vec<LineClass>> {
-        let classes = text.lines().map(|_| LineClass { class: AuthorClass::Owner, node: None }).collect();
+        let classes = text
+            .lines()
+            .map(|_| LineClass { class: AuthorClass::Owner, node: None, is_dream: false })
+            .collect();
         async move { Ok(classes) }.boxed()
+    }
+
+    fn is_forgotten(&self, _: &str) -> Result<bool, DreamError> {
+        Ok(false)
     }
 
     fn node(&self, _: NodeId) -> DreamFut<'_, Option<NodeText>> {

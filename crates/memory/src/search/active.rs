@@ -1,6 +1,7 @@
 //! The search that active memory asks before a reply.
 
 use futures_util::future::BoxFuture;
+use quipu_protocol::SessionId;
 
 use super::{HitPlace, MemoryNotes, MemoryQuestion};
 use crate::active::{ActiveHit, ActiveSearch, ActiveSearchError};
@@ -34,7 +35,11 @@ impl ActiveSearch for MemoryNotes {
                 HitPlace::Node { session: Some(of), .. } => of.as_str() != session,
                 HitPlace::Node { session: None, .. } | HitPlace::Note { .. } => true,
             };
-            Ok(answer.hits.into_iter().filter(is_other).take(limit).map(hit).collect())
+            let hits: Vec<_> = answer.hits.into_iter().filter(is_other).take(limit).collect();
+            if let Some(observer) = &self.observer {
+                observer.found(query, Some(&SessionId::from(session)), &hits);
+            }
+            Ok(hits.into_iter().map(hit).collect())
         })
     }
 }

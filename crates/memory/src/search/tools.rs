@@ -44,13 +44,13 @@ pub struct MemoryNotes {
     pub(super) search: MemorySearch,
     store: Arc<dyn Graph>,
     pub(super) projects: Option<Vec<String>>,
-    observer: Option<Arc<dyn RecallObserver>>,
+    pub(super) observer: Option<Arc<dyn RecallObserver>>,
 }
 
 /// Is told what a search of a model found.
 pub trait RecallObserver: Send + Sync + 'static {
-    /// These hits answered this question. Returns at once.
-    fn found(&self, question: &str, hits: &[MemoryHit]);
+    /// These hits answered this question of a session. Returns at once.
+    fn found(&self, question: &str, session: Option<&SessionId>, hits: &[MemoryHit]);
 }
 
 impl MemoryNotes {
@@ -111,14 +111,14 @@ impl MemoryNotes {
     /// what is noted is untrusted.
     pub async fn call(&self, name: &str, args: &Value, session: Option<&SessionId>) -> Option<Value> {
         Some(match name {
-            "memory_search" => self.find(args).await,
+            "memory_search" => self.find(args, session).await,
             "memory_get" => self.get(args),
             NOTE_TOOL => self.note(args, session).await,
             _ => return None,
         })
     }
 
-    async fn find(&self, args: &Value) -> Value {
+    async fn find(&self, args: &Value, session: Option<&SessionId>) -> Value {
         #[derive(Deserialize)]
         struct Args {
             query: String,
@@ -157,7 +157,7 @@ impl MemoryNotes {
         match self.search.search(&question).await {
             Ok(answer) => {
                 if let Some(observer) = &self.observer {
-                    observer.found(&question.text, &answer.hits);
+                    observer.found(&question.text, session, &answer.hits);
                 }
                 let results: Vec<Value> = answer.hits.iter().map(hit_json).collect();
                 let mut found = json!({ "results": results, "note": ARCHIVED });
