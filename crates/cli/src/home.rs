@@ -165,6 +165,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         background_wake: quipu::BackgroundWake::default(),
         record: task.record.clone(),
         max_turns: task.max_turns,
+        prices: quipu_host::CallPrices::Any,
         max_cost: task.max_cost,
         daily_budget: task.daily_budget,
         permissions: PermissionRequest {

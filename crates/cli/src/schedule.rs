@@ -50,7 +50,7 @@ enum ScheduleAction {
         #[command(flatten)]
         out: OutArgs,
     },
-    /// Add a job. Safe to repeat.
+    /// Add a job. With a name, and without --in, repeating it changes nothing.
     Add {
         #[command(subcommand)]
         job: add::NewJobArgs,
@@ -97,13 +97,22 @@ pub(crate) async fn run(args: &ScheduleArgs) -> Result<(), Failure> {
         Some(ScheduleAction::Log(args)) => log::run(args).await,
         Some(ScheduleAction::Run { key: Some(key), out, .. }) => {
             let store = stored(&out.store, key).await?;
-            if store.retry_job(&key.as_str().into(), now()).await? == JobRetry::Missing {
-                return Err(unknown(key));
+            match store.retry_job(&key.as_str().into(), now()).await? {
+                JobRetry::Due => {}
+                JobRetry::Missing => return Err(unknown(key)),
+                JobRetry::Paused => return Err(paused(key)),
+                JobRetry::Running => {
+                    return Err(Failure::failed(format!(
+                        "job {} is running, or was when its process ended; it is not run a second time",
+                        printable(key)
+                    )));
+                }
             }
             drop(store);
-            work(true, out).await
+            work(RunScope::Key(key.clone()), out).await
         }
-        Some(ScheduleAction::Run { key: None, once, out }) => work(*once, out).await,
+        Some(ScheduleAction::Run { key: None, once: true, out }) => work(RunScope::Due, out).await,
+        Some(ScheduleAction::Run { key: None, once: false, out }) => work(RunScope::Always, out).await,
         Some(ScheduleAction::Add { job }) => add::run(job).await,
         Some(ScheduleAction::Install(args)) => install::install(args).await,
         Some(ScheduleAction::Uninstall(args)) => install::uninstall(args).await,
@@ -146,6 +155,7 @@ pub(crate) async fn run(args: &ScheduleArgs) -> Result<(), Failure> {
             let store = stored(store, key).await?;
             match store.retry_job(&key.as_str().into(), now()).await? {
                 JobRetry::Missing => return Err(unknown(key)),
+                JobRetry::Paused => return Err(paused(key)),
                 JobRetry::Running => {
                     note(format!("Job {key} is running, or was when its process ended; nothing changed."));
                 }
@@ -158,6 +168,11 @@ pub(crate) async fn run(args: &ScheduleArgs) -> Result<(), Failure> {
 
 fn unknown(key: &str) -> Failure {
     Failure::usage(format!("there is no job `{}`; `quipu schedule list` lists them", printable(key)))
+}
+
+fn paused(key: &str) -> Failure {
+    let key = printable(key);
+    Failure::usage(format!("job {key} is paused; `quipu schedule resume {key}` ends that"))
 }
 
 /// The store that may hold a job.
@@ -201,9 +216,13 @@ fn json(job: &Job) -> serde_json::Value {
         JobState::Paused => ("paused", None),
     };
     // The address of a webhook may be a secret.
-    let payload = scheduled(job).map(|scheduled| serde_json::json!(scheduled.shown()).to_string());
+    let payload = match job.kind == SCHEDULED {
+        // One that this version cannot read may hold one as well.
+        true => scheduled(job).map(|scheduled| serde_json::json!(scheduled.shown()).to_string()),
+        false => Some(job.payload.clone()),
+    };
     serde_json::json!({
-        "key": job.key.as_str(), "kind": job.kind, "payload": payload.as_ref().unwrap_or(&job.payload), "state": state, "due": job.due,
+        "key": job.key.as_str(), "kind": job.kind, "payload": payload, "state": state, "due": job.due,
         "next": job.next, "attempts": job.attempts, "attemptLimit": job.attempt_limit, "error": job.error, "owner": owner,
     })
 }
@@ -223,7 +242,7 @@ fn row(job: &Job) -> String {
         JobState::Failed => format!("failed {}", ago(now, job.next)),
     };
     let mut row = format!("{}  {state}", paint.bold(&printable(job.key.as_str())));
-    if let Some(scheduled) = scheduled(job) {
+    if let Some(scheduled) = scheduled(job).map(ScheduledJob::shown) {
         row.push_str(&paint.dim(&format!("  {}  ", one_line(&times(&scheduled.when), 80))));
         row.push_str(&one_line(&work_of(&scheduled.work), 100));
     }
@@ -241,11 +260,23 @@ fn row(job: &Job) -> String {
 /// When a job is due, in a few words.
 fn times(when: &Recurrence) -> String {
     match when {
-        Recurrence::At(at) => format!("at {}", quipu_host::iso(*at)),
+        Recurrence::At(at) => format!("at {}", clock_time(*at, None)),
         Recurrence::Every { every_ms, .. } => {
             format!("every {}", spell_span(std::time::Duration::from_millis(*every_ms)))
         }
         Recurrence::Cron { expression, zone } => format!("{expression} ({zone})"),
+    }
+}
+
+/// A time as clocks show it: in a zone, or in that of this machine.
+fn clock_time(at: i64, zone: Option<&str>) -> String {
+    let zone = match zone {
+        Some(name) => jiff::tz::TimeZone::get(name).ok(),
+        None => Some(jiff::tz::TimeZone::system()),
+    };
+    match (jiff::Timestamp::from_millisecond(at), zone) {
+        (Ok(at), Some(zone)) => at.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S %Z").to_string(),
+        _ => quipu_host::iso(at),
     }
 }
 
@@ -263,6 +294,18 @@ fn work_of(work: &ScheduledWork) -> String {
 struct Teller {
     home: Home,
     json: bool,
+    /// The job that is to be run, until it is.
+    wanted: std::sync::Mutex<Option<JobKey>>,
+}
+
+/// What is run.
+enum RunScope {
+    /// Jobs when they are due, until a signal.
+    Always,
+    /// Those that are due now.
+    Due,
+    /// The same, and this one is among them.
+    Key(String),
 }
 
 impl Observer for Teller {
@@ -271,6 +314,10 @@ impl Observer for Teller {
     }
 
     fn job(&self, notice: &JobNotice) {
+        if let JobNotice::Began { key, .. } = notice {
+            let mut wanted = self.wanted.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            wanted.take_if(|wanted| *wanted == *key);
+        }
         if self.json {
             // Who does not listen any more changes nothing about the jobs.
             drop(writeln!(crate::console::stdout(), "{}", notice.json()));
@@ -280,14 +327,18 @@ impl Observer for Teller {
     }
 }
 
-async fn work(once: bool, args: &OutArgs) -> Result<(), Failure> {
+async fn work(scope: RunScope, args: &OutArgs) -> Result<(), Failure> {
     let home = home(&args.store)?;
     let store = home.store().await?;
     if let Some(why) = store.refusal() {
         return Err(why.clone().into());
     }
     let sealer = home.engine(store.clone(), &home.settings())?.sealer().clone();
-    let teller = Arc::new(Teller { home: home.clone(), json: args.json });
+    let wanted = match &scope {
+        RunScope::Key(key) => Some(JobKey::from(key.as_str())),
+        RunScope::Always | RunScope::Due => None,
+    };
+    let teller = Arc::new(Teller { home: home.clone(), json: args.json, wanted: wanted.into() });
     let home = home.with_observer(teller.clone());
     keep_dream_job(&home, &store).await?;
     let models = models_for_jobs(&home, store.clone());
@@ -295,7 +346,7 @@ async fn work(once: bool, args: &OutArgs) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     let mut signals = Signals::new()?;
     let running = async {
-        if once {
+        if !matches!(scope, RunScope::Always) {
             return runner.run_due(&stop).await.map(Some);
         }
         note("Running jobs when they are due; press Ctrl-C to stop.");
@@ -316,15 +367,24 @@ async fn work(once: bool, args: &OutArgs) -> Result<(), Failure> {
         }
         ended = &mut running => ended?,
     };
+    if let Some(DueRun::Busy { owner, .. }) = &ended {
+        teller.job(&JobNotice::AnotherRunner { owner: owner.clone() });
+    }
+    let left = teller.wanted.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+    if let Some(key) = left {
+        let key = printable(key.as_str());
+        return Err(Failure::failed(match ended {
+            Some(DueRun::Busy { .. }) => {
+                format!("job {key} was not run here; it is due now, and the process that runs jobs takes it")
+            }
+            _ => format!("job {key} was not run; `quipu schedule list` shows how it stands"),
+        }));
+    }
     match ended {
-        Some(DueRun::Busy { owner, .. }) => {
-            teller.job(&JobNotice::AnotherRunner { owner });
-            Ok(())
-        }
         Some(DueRun::Ran { failed, .. }) if failed > 0 => Err(Failure::failed(format!(
             "{failed} {} failed; `quipu schedule list` shows why",
             if failed == 1 { "job" } else { "jobs" }
         ))),
-        Some(DueRun::Ran { .. }) | None => Ok(()),
+        Some(DueRun::Ran { .. } | DueRun::Busy { .. }) | None => Ok(()),
     }
 }

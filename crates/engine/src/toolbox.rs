@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use quipu_protocol::{
-    Content, Json, KillReason, Notice, Provenance, RunId, ToolCall, ToolResultMessage, ToolSpec,
+    Content, Json, KillReason, Notice, Provenance, RunId, SessionId, ToolCall, ToolResultMessage, ToolSpec,
 };
 use quipu_store::StoreError;
 use quipu_tools::{
@@ -202,6 +202,7 @@ impl Toolbox {
         access: Access,
     ) -> ToolContext {
         ToolContext {
+            session: self.session(),
             run: run.clone(),
             cwd: self.parts.cwd.clone(),
             env: self.parts.env.clone(),
@@ -215,11 +216,14 @@ impl Toolbox {
         }
     }
 
+    /// The session: it stands somewhere before its first call.
+    fn session(&self) -> Option<SessionId> {
+        self.standing.get().map(|view| view.borrow().session.clone())
+    }
+
     /// Where whole outputs of the session go.
     pub(crate) fn output_place(&self) -> OutputPlace {
-        // A session stands somewhere before its first call.
-        let session = self.standing.get().map(|view| view.borrow().session.clone());
-        self.parts.outputs.place(&session.unwrap_or_else(|| "".into()), &self.parts.sealer)
+        self.parts.outputs.place(&self.session().unwrap_or_else(|| "".into()), &self.parts.sealer)
     }
 
     fn shown(&self) -> std::sync::MutexGuard<'_, HashMap<String, Vec<Approval>>> {

@@ -123,15 +123,31 @@ pub(crate) fn ask_for_money(home: &Home, request: &OpenRequest) -> Result<(), Fa
     Ok(())
 }
 
-/// Lets a new session read the memories that are open where it works.
-pub(crate) fn install(options: &mut SessionOptions, home: &Home, engine: &Engine, request: &OpenRequest) {
-    if !is_possible(home, request) {
+/// Lets a new session read the memories that are open where it works. One that goes on keeps what it has read.
+pub(crate) fn install_sections(
+    options: &mut SessionOptions,
+    home: &Home,
+    engine: &Engine,
+    request: &OpenRequest,
+) {
+    let books = open_books(options, home, engine, request);
+    if !books.is_empty() {
+        let today = jiff::Zoned::now().date();
+        options.context_sources.push(Arc::new(MemorySource::new(books, today)));
+    }
+}
+
+/// Gives a session, new or not, the tools of the memories that are open where it works, and notes before its compactions.
+pub(crate) fn install_tools(
+    options: &mut SessionOptions,
+    home: &Home,
+    engine: &Engine,
+    request: &OpenRequest,
+) {
+    let books = open_books(options, home, engine, request);
+    if books.is_empty() {
         return;
     }
-    let books = match notebooks(home, engine.store(), engine.sealer(), &options.cwd) {
-        Ok(books) => books,
-        Err(failure) => return home.warn(failure.message),
-    };
     // Notes before a compaction are the project's.
     let own =
         books.iter().find(|book| matches!(book.place().kind, MemoryKind::Project | MemoryKind::Workspace));
@@ -139,15 +155,26 @@ pub(crate) fn install(options: &mut SessionOptions, home: &Home, engine: &Engine
         let flush = FlushSource::new(home.clone(), book.clone(), engine.store().clone());
         options.context_sources.push(Arc::new(flush));
     }
-    if !books.is_empty() {
-        let today = jiff::Zoned::now().date();
-        options.context_sources.push(Arc::new(MemorySource::new(books, today)));
-        match crate::memory_notes(home, engine.store(), engine.sealer(), &options.cwd) {
-            Ok(Some(notes)) => options.tool_sources.push(Arc::new(MemoryTools::new(notes))),
-            Ok(None) => {}
-            Err(failure) => home.warn(failure.message),
-        }
+    match crate::memory_notes(home, engine.store(), engine.sealer(), &options.cwd) {
+        Ok(Some(notes)) => options.tool_sources.push(Arc::new(MemoryTools::new(notes))),
+        Ok(None) => {}
+        Err(failure) => home.warn(failure.message),
     }
+}
+
+fn open_books(
+    options: &SessionOptions,
+    home: &Home,
+    engine: &Engine,
+    request: &OpenRequest,
+) -> Vec<Notebook> {
+    if !is_possible(home, request) {
+        return Vec::new();
+    }
+    notebooks(home, engine.store(), engine.sealer(), &options.cwd).unwrap_or_else(|failure| {
+        home.warn(failure.message);
+        Vec::new()
+    })
 }
 
 /// Directories of memories that tools of sessions in `cwd` may read, and never write.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu::{Delivery, Engine, Follower, Limits, OpenedSession, SessionOptions};
+use quipu::{Delivery, Engine, Follower, Limits, Models, OpenedSession, SessionOptions};
 use quipu_protocol::{Epoch, Model, NodeId, Notice, Thinking};
 use quipu_providers::{CallOptions, Settings, WebSearch};
 use quipu_replay::{Places, Recorder};
@@ -12,6 +12,7 @@ use tokio::sync::SetOnce;
 
 use crate::budget::Budget;
 use crate::context::{history_settings, travel_settings};
+use crate::free_models::{FreeModels, NOTHING, check_free};
 use crate::holders::WrittenKind;
 use crate::model::{ModelChoice, real_model};
 use crate::models::ModelFiles;
@@ -22,7 +23,7 @@ use crate::prompt::put_system;
 use crate::resources::ResourceSet;
 use crate::saved::SavedPermissions;
 use crate::session_file::{self, FileSession, Mirror};
-use crate::{Advice, Failure, Home, OpenRequest, SessionTarget};
+use crate::{Advice, CallPrices, Failure, Home, OpenRequest, SessionTarget};
 
 /// An open session, and what belongs to it.
 pub struct StartedSession {
@@ -285,6 +286,9 @@ async fn prepare(
             (model, provider, thinking)
         }
     };
+    if request.prices == CallPrices::OnlyFree {
+        check_free(&model)?;
+    }
     let mut options = SessionOptions::new(cwd.clone(), model, provider);
     // What is recorded or replayed has one model.
     if request.record.is_none() && replay.is_none() {
@@ -295,7 +299,11 @@ async fn prepare(
         let purposes = config.purpose_models.clone();
         let kept_key = kept_key.clone();
         let models = ModelFiles { home: dir, sources, calls, sealer, key, kept_key, purposes };
-        options.models = Some(Arc::new(models));
+        let models: Arc<dyn Models> = Arc::new(models);
+        options.models = Some(match request.prices {
+            CallPrices::Any => models,
+            CallPrices::OnlyFree => Arc::new(FreeModels(models)) as Arc<dyn Models>,
+        });
         // Who names a model wants that one.
         if request.model.is_none() || config.fallback.named {
             options.fallbacks.clone_from(&config.fallback.models);
@@ -308,6 +316,7 @@ async fn prepare(
         }
     }
     put_system(&mut options, home, engine, request, kept.is_some() && !moved, resources).await?;
+    crate::memory::install_tools(&mut options, home, engine, request);
     (options.identity, options.declined_identity) = (identity.text, identity.declined);
     options.thinking = thinking;
     options.max_tokens = last.and_then(|epoch| epoch.max_tokens);
@@ -332,14 +341,24 @@ async fn prepare(
         true => crate::web::say_what_is_left_out(&config, request, &web),
         false => crate::web::install(&mut options, web),
     }
-    if config.schedule_tool && request.record.is_none() && replay.is_none() && !request.in_memory {
+    // Its jobs could do more.
+    let is_kept_off = request.permissions.no_network || request.prices == CallPrices::OnlyFree;
+    if config.schedule_tool
+        && !is_kept_off
+        && request.record.is_none()
+        && replay.is_none()
+        && !request.in_memory
+    {
         crate::schedule_tool::install(&mut options, home);
     }
     // What is replayed costs nothing.
     let budget = if replay.is_some() { None } else { crate::budget::budget_of(home, request.daily_budget)? };
     let daily_budget = budget.as_ref().map(|budget| budget.dollars);
     let wait = budget.as_ref().and_then(|budget| budget.wait);
-    let max_cost = request.max_cost.filter(|_| replay.is_none());
+    let max_cost = match request.prices {
+        CallPrices::Any => request.max_cost.filter(|_| replay.is_none()),
+        CallPrices::OnlyFree => Some(NOTHING),
+    };
     options.limits = Limits { max_turns: request.max_turns, max_cost, daily_budget, wait };
     if request.in_memory && daily_budget.is_some() {
         // Nothing else is kept: what it spends counts for the day.

@@ -53,7 +53,7 @@ pub(crate) async fn put_system(
     if let Some(skills) = skills {
         options.context_sources.push(Arc::new(skills));
     }
-    crate::memory::install(options, home, engine, request);
+    crate::memory::install_sections(options, home, engine, request);
     Ok(())
 }
 

@@ -9,6 +9,8 @@ use quipu_protocol::Thinking;
 use quipu_replay::Replay;
 use quipu_store::Graph;
 
+use crate::CallPrices;
+
 /// The session to open.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SessionTarget {
@@ -92,6 +94,8 @@ pub struct OpenRequest {
     pub max_turns: Option<u32>,
     /// Ends a run when it has cost so many US dollars.
     pub max_cost: Option<f64>,
+    /// Which models it may call at all.
+    pub prices: CallPrices,
     /// Ends a run when the store's sessions have cost so many US dollars today.
     pub daily_budget: Option<f64>,
     /// What tools may do.

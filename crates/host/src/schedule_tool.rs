@@ -1,6 +1,6 @@
 //! The tool with which a model adds and removes jobs, as far as a person lets it: each change is asked about.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +10,12 @@ use quipu::{
     ToolVerdict,
 };
 use quipu_protocol::Scope;
-use quipu_schedule::{Recurrence, parse_span, parse_time};
-use quipu_store::{JobKey, JobPause, JobPut, JobState, Jobs};
+use quipu_schedule::{Recurrence, Schedule, parse_span, parse_time};
+use quipu_store::{JobKey, JobPause, JobRuns as _, JobState, Jobs};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::offered_tools::LISTED_TOOLS;
 use crate::scheduled_job::{JobTarget, PromptWork, SCHEDULED, ScheduledJob, ScheduledWork};
 use crate::{Home, one_line};
 
@@ -22,12 +23,16 @@ use crate::{Home, one_line};
 const NAME: &str = "schedule";
 /// Jobs that it lists at most.
 const LISTED: usize = 50;
-/// Characters of a prompt in a question.
-const SHOWN: usize = 400;
+/// Characters of a prompt at most: a person is shown all of it.
+const PROMPT_MOST: usize = 2_000;
+/// The shortest time between two runs of a job.
+const SHORTEST: Duration = Duration::from_secs(600);
+/// Times of a job that are looked at.
+const TIMES: usize = 200;
 
 const DESCRIPTION: &str = "List or change jobs: prompts that run later in sessions of their own. The user is asked about \
     each change. Give one of `cron` (five fields, in the user's time zone), `every` (30m, 2h, 1d) and `at` \
-    (2026-12-24T18:00 or 18:00). The answer is shown at the next start of the terminal.";
+    (2026-12-24T18:00 or 18:00); at least 10 minutes apart. The answer is shown at the next start of the terminal.";
 
 #[derive(Debug, Deserialize)]
 struct Arguments {
@@ -72,14 +77,27 @@ fn parameters() -> Value {
     })
 }
 
+/// What the sessions of jobs are like: no more able than the one that adds them.
+struct JobSession {
+    cwd: PathBuf,
+    model: String,
+    tools: Vec<String>,
+}
+
 /// Gives a session the tool, and the step that asks.
 pub(crate) fn install(options: &mut SessionOptions, home: &Home) {
-    let (home, cwd) = (home.without_commands(), options.cwd.clone());
-    let policy = Arc::new(SchedulePolicy { cwd: cwd.clone() });
+    let home = home.without_commands();
+    let names = options.tools.iter().map(|tool| tool.spec().name.clone());
+    let able = Arc::new(JobSession {
+        cwd: options.cwd.clone(),
+        model: format!("{}/{}", options.model.provider, options.model.id),
+        tools: names.filter(|name| LISTED_TOOLS.contains(&name.as_str())).collect(),
+    });
+    let policy = Arc::new(SchedulePolicy(able.clone()));
     let run = move |arguments: Value| {
-        let (home, cwd) = (home.clone(), cwd.clone());
+        let (home, able) = (home.clone(), able.clone());
         async move {
-            match run(&home, &cwd, arguments).await {
+            match run(&home, &able, arguments).await {
                 Ok(text) => ToolOutput::text(text),
                 Err(text) => ToolOutput::error(text),
             }
@@ -105,8 +123,9 @@ impl Arguments {
         let system = jiff::tz::TimeZone::system();
         match (&self.cron, &self.every, &self.at) {
             (Some(cron), None, None) => {
-                let zone = system.iana_name().unwrap_or("UTC").to_owned();
-                Ok(Recurrence::Cron { expression: cron.clone(), zone })
+                let zone =
+                    system.iana_name().ok_or("Not added: the time zone of this machine has no name.")?;
+                Ok(Recurrence::Cron { expression: cron.clone(), zone: zone.to_owned() })
             }
             (None, Some(every), None) => {
                 let every_ms = parse_span(every).map_err(wrong)?.as_millis();
@@ -117,6 +136,31 @@ impl Arguments {
         }
     }
 
+    /// Why it cannot be added, where that is known before a person is asked.
+    fn refusal(&self, now: i64) -> Option<String> {
+        let prompt = self.prompt.as_deref().unwrap_or_default();
+        if prompt.chars().count() > PROMPT_MOST {
+            return Some(format!("Not added: the prompt has more than {PROMPT_MOST} characters."));
+        }
+        let when = match self.when(now) {
+            Ok(when) => when,
+            Err(why) => return Some(why),
+        };
+        let schedule = match Schedule::of(&when, Duration::ZERO, "") {
+            Ok(schedule) => schedule,
+            Err(error) => return Some(format!("Not added: {error}.")),
+        };
+        let mut last = schedule.next_after(now)?;
+        for _ in 0..TIMES {
+            let next = schedule.next_after(last)?;
+            if u128::from((next - last).unsigned_abs()) < SHORTEST.as_millis() {
+                return Some("Not added: its times must be at least 10 minutes apart.".to_owned());
+            }
+            last = next;
+        }
+        None
+    }
+
     fn times(&self) -> String {
         let of = |word: &str, value: &Option<String>| value.as_ref().map(|value| format!("{word} {value}"));
         let times = [of("cron", &self.cron), of("every", &self.every), of("at", &self.at)];
@@ -124,7 +168,7 @@ impl Arguments {
     }
 }
 
-async fn run(home: &Home, cwd: &Path, arguments: Value) -> Result<String, String> {
+async fn run(home: &Home, able: &JobSession, arguments: Value) -> Result<String, String> {
     let arguments = Arguments::of(&arguments)?;
     let now = crate::now();
     let store = home.store().await.map_err(|failure| failure.to_string())?;
@@ -149,16 +193,16 @@ async fn run(home: &Home, cwd: &Path, arguments: Value) -> Result<String, String
         }
         Action::Add => {
             let key = arguments.key()?;
-            if jobs.job(&key.into()).await.map_err(failed)?.is_some() {
-                return Err(format!("Not added: there is a job `{key}` already."));
+            if let Some(why) = arguments.refusal(now) {
+                return Err(why);
             }
             let work = PromptWork {
                 prompt: arguments.prompt.clone().unwrap_or_default(),
-                cwd: cwd.to_string_lossy().into_owned(),
-                model: None,
+                cwd: able.cwd.to_string_lossy().into_owned(),
+                model: Some(able.model.clone()),
                 budget: arguments.budget,
                 max_turns: None,
-                tools: None,
+                tools: Some(able.tools.clone()),
                 by_model: true,
             };
             let scheduled = ScheduledJob {
@@ -170,10 +214,10 @@ async fn run(home: &Home, cwd: &Path, arguments: Value) -> Result<String, String
             let job =
                 scheduled.new_job(JobKey::from(key), now).map_err(|error| format!("Not added: {error}."))?;
             let due = job.due.from_now(now);
-            match jobs.put_job(job, now).await.map_err(failed)? {
-                JobPut::Added | JobPut::Replaced => {}
-                JobPut::Unchanged => return Ok(format!("The job `{key}` is there already.")),
+            if !jobs.put_new_job(job, now).await.map_err(failed)? {
+                return Err(format!("Not added: there is a job `{key}` already."));
             }
+            store.end_deliveries(&key.into()).await.map_err(failed)?;
             Ok(format!("The job `{key}` is added. It is due first at {}.", crate::iso(due)))
         }
         Action::Remove => match jobs.cancel_job(&arguments.key()?.into()).await.map_err(failed)? {
@@ -202,9 +246,7 @@ fn paused(done: JobPause, text: &str) -> Result<String, String> {
 }
 
 /// Asks about each change, each time. Without a person nothing is changed.
-struct SchedulePolicy {
-    cwd: PathBuf,
-}
+struct SchedulePolicy(Arc<JobSession>);
 
 impl SchedulePolicy {
     fn verdict(&self, arguments: &Value) -> ToolVerdict {
@@ -216,13 +258,21 @@ impl SchedulePolicy {
         let question = match arguments.action {
             Action::List => return ToolVerdict::Allow { grants: Vec::new() },
             Action::Add => {
-                let prompt = one_line(arguments.prompt.as_deref().unwrap_or_default(), SHOWN);
+                if let Some(reason) = arguments.refusal(crate::now()) {
+                    return ToolVerdict::Deny { reason };
+                }
+                // All of it, also what one line spells in more columns.
+                let prompt = one_line(arguments.prompt.as_deref().unwrap_or_default(), 4 * PROMPT_MOST);
                 let budget = match arguments.budget {
                     Some(budget) => format!(", for up to ${budget} each time"),
                     None => ", without a budget: only with a model that costs nothing".to_owned(),
                 };
-                let (times, cwd) = (one_line(&arguments.times(), 100), self.cwd.display());
-                format!("Allow adding the job {key} ({times}) that runs in {cwd}{budget}: \"{prompt}\"?")
+                let JobSession { cwd, model, tools } = &*self.0;
+                let tools = if tools.is_empty() { "no tools".to_owned() } else { tools.join(", ") };
+                let (times, cwd) = (one_line(&arguments.times(), 100), cwd.display());
+                format!(
+                    "Allow adding the job {key} ({times}) that runs in {cwd} with {model} and {tools}{budget}: \"{prompt}\"?"
+                )
             }
             Action::Pause => format!("Allow pausing the job {key}?"),
             Action::Resume => format!("Allow resuming the job {key}?"),

@@ -74,8 +74,8 @@ pub enum UnitError {
     /// A file of that name is there, and is not ours.
     #[error("{} exists and was not written by Quipu; move it away first", .0.display())]
     Foreign(PathBuf),
-    /// A file was changed since it was written.
-    #[error("{} was changed since it was written, so it stays; remove it by hand", .0.display())]
+    /// A file of ours was changed since it was written.
+    #[error("{} was changed since it was written, so it stays; remove it by hand first", .0.display())]
     Changed(PathBuf),
     /// A file cannot be read or written.
     #[error("{}: {error}", path.display())]
@@ -102,8 +102,14 @@ fn within_quotes(path: &Path) -> Result<String, UnitError> {
     Ok(plain(path)?.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%"))
 }
 
-/// A word of a command of systemd.
+/// A word of a command of systemd: between quotes where it needs them.
 fn quoted(path: &Path) -> Result<String, UnitError> {
+    let text = plain(path)?;
+    if !text.is_empty()
+        && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./".contains(letter))
+    {
+        return Ok(text.to_owned());
+    }
     Ok(format!("\"{}\"", within_quotes(path)?.replace('$', "$$")))
 }
 
@@ -112,26 +118,26 @@ fn escaped(path: &Path) -> Result<String, UnitError> {
 }
 
 impl UnitPlan {
-    /// The files that run `program` each minute, for the jobs of a place.
+    /// The files that run `program` with these words each minute, for the jobs of a place.
     ///
     /// # Errors
     /// `NoHome`, `Path`.
-    pub fn of(home: &Home, kind: UnitKind, program: &Path) -> Result<Self, UnitError> {
+    pub fn of(home: &Home, kind: UnitKind, program: &Path, words: &[PathBuf]) -> Result<Self, UnitError> {
         let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let user = path("HOME").ok_or(UnitError::NoHome)?;
-        let store = home.has_named_store().then_some(home.store.as_path());
         let files = match kind {
             UnitKind::Systemd => {
-                let base = path("XDG_CONFIG_HOME").unwrap_or_else(|| user.join(".config"));
+                // A relative one does not count.
+                let base = path("XDG_CONFIG_HOME").filter(|base| base.is_absolute());
+                let base = base.unwrap_or_else(|| user.join(".config"));
                 let directory = base.join("systemd/user");
-                let store = match store {
-                    Some(store) => format!(" --store {}", quoted(store)?),
-                    None => String::new(),
-                };
-                let (program, place) = (quoted(program)?, within_quotes(&home.dir)?);
+                let words = words.iter().map(|word| quoted(word)).collect::<Result<Vec<_>, _>>()?.join(" ");
+                // In the path of the program systemd reads no variables.
+                let (program, place) =
+                    (format!("\"{}\"", within_quotes(program)?), within_quotes(&home.dir)?);
                 let service = format!(
                     "[Unit]\nDescription=Jobs of Quipu that are due\n\n[Service]\nType=oneshot\n\
-                     Environment=\"QUIPU_HOME={place}\"\nExecStart={program} schedule run --once{store}\n"
+                     Environment=\"QUIPU_HOME={place}\"\nExecStart={program} {words}\n"
                 );
                 let timer = "[Unit]\nDescription=Looks each minute for jobs of Quipu that are due\n\n[Timer]\n\
                      OnCalendar=*-*-* *:*:00\nAccuracySec=1s\nPersistent=true\n\n[Install]\nWantedBy=timers.target\n";
@@ -141,19 +147,14 @@ impl UnitPlan {
                 ]
             }
             UnitKind::Launchd => {
-                let store = match store {
-                    Some(store) => {
-                        format!("\n    <string>--store</string>\n    <string>{}</string>", escaped(store)?)
-                    }
-                    None => String::new(),
-                };
+                let word = |word: &PathBuf| Ok(format!("\n    <string>{}</string>", escaped(word)?));
+                let words = words.iter().map(word).collect::<Result<String, UnitError>>()?;
                 let (program, place) = (escaped(program)?, escaped(&home.dir)?);
                 let content = format!(
                     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
                      <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
                      <plist version=\"1.0\">\n<dict>\n  <key>Label</key>\n  <string>{LABEL}</string>\n\
-                     \x20 <key>ProgramArguments</key>\n  <array>\n    <string>{program}</string>\n\
-                     \x20   <string>schedule</string>\n    <string>run</string>\n    <string>--once</string>{store}\n  </array>\n\
+                     \x20 <key>ProgramArguments</key>\n  <array>\n    <string>{program}</string>{words}\n  </array>\n\
                      \x20 <key>EnvironmentVariables</key>\n  <dict>\n    <key>QUIPU_HOME</key>\n    <string>{place}</string>\n  </dict>\n\
                      \x20 <key>StartInterval</key>\n  <integer>60</integer>\n</dict>\n</plist>\n"
                 );
@@ -182,12 +183,20 @@ impl UnitPlan {
             match std::fs::read(&file.path) {
                 Ok(found) if ours.is_some_and(|known| found == known.content.as_bytes()) => {}
                 Ok(found) if found == file.content.as_bytes() => {}
+                Ok(_) if ours.is_some() => return Err(UnitError::Changed(file.path.clone())),
                 Ok(_) => return Err(UnitError::Foreign(file.path.clone())),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(at(&file.path)(error)),
             }
         }
-        let mut directories = before.map_or_else(Vec::new, |record| record.directories);
+        let (mut files, mut directories) = (self.files.clone(), Vec::new());
+        if let Some(record) = before {
+            // Those of other places stay known, so that they are removed as well.
+            let elsewhere =
+                record.files.into_iter().filter(|old| self.files.iter().all(|new| new.path != old.path));
+            files.extend(elsewhere);
+            directories = record.directories;
+        }
         for file in &self.files {
             let missing = file.path.ancestors().skip(1).take_while(|directory| !directory.exists());
             for directory in missing {
@@ -197,7 +206,7 @@ impl UnitPlan {
             }
         }
         directories.sort_by_key(|directory| std::cmp::Reverse(directory.components().count()));
-        let record = UnitRecord { kind: self.kind, files: self.files.clone(), directories };
+        let record = UnitRecord { kind: self.kind, files, directories };
         record.write(home)?;
         for file in &self.files {
             let directory = file.path.parent().unwrap_or(Path::new("/"));
@@ -241,12 +250,11 @@ impl UnitRecord {
         write_file(&home.dir.join(RECORD), &text)
     }
 
-    /// Removes the files, the directories that were made for them, and the record. A file that was changed stays, and so
-    /// does everything else then.
+    /// Whether all files that are there are as they were written.
     ///
     /// # Errors
     /// `Changed`, `File`.
-    pub fn remove(&self, home: &Home) -> Result<(), UnitError> {
+    pub fn check(&self) -> Result<(), UnitError> {
         for file in &self.files {
             match std::fs::read(&file.path) {
                 Ok(found) if found == file.content.as_bytes() => {}
@@ -255,6 +263,16 @@ impl UnitRecord {
                 Err(error) => return Err(at(&file.path)(error)),
             }
         }
+        Ok(())
+    }
+
+    /// Removes the files, the directories that were made for them, and the record. A file that was changed stays, and so
+    /// does everything else then.
+    ///
+    /// # Errors
+    /// `Changed`, `File`.
+    pub fn remove(&self, home: &Home) -> Result<(), UnitError> {
+        self.check()?;
         let gone = |done: io::Result<()>, path: &Path| match done {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(path)(error)),
             _ => Ok(()),

@@ -148,6 +148,14 @@ pub enum ScheduledJobError {
         "a webhook has an https:// address, or an http:// address of this machine, without a user name or password"
     )]
     Webhook,
+    /// Its name is none.
+    #[error("the name of a job is one line of text without control characters")]
+    Name,
+    /// It holds a key or a password.
+    #[error(
+        "{0} holds what looks like a key or a password, and jobs are stored as they are; read it from a file or the environment instead"
+    )]
+    Secret(&'static str),
     /// What is stored cannot be read.
     #[error("the payload of the job cannot be read: {0}")]
     Payload(String),
@@ -184,7 +192,19 @@ impl ScheduledJob {
     /// # Errors
     /// Why there can be no such job.
     pub fn new_job(&self, key: JobKey, now: UnixMs) -> Result<NewJob, ScheduledJobError> {
+        let name = key.as_str();
+        if name.trim().is_empty() || name.trim() != name || name.chars().any(is_unprintable) {
+            return Err(ScheduledJobError::Name);
+        }
+        if let JobTarget::Command(line) = &self.target
+            && holds_secret(line)
+        {
+            return Err(ScheduledJobError::Secret("the command"));
+        }
         if let ScheduledWork::Prompt(work) = &self.work {
+            if holds_secret(&work.prompt) {
+                return Err(ScheduledJobError::Secret("the prompt"));
+            }
             if work.prompt.trim().is_empty() {
                 return Err(ScheduledJobError::EmptyPrompt);
             }
@@ -204,11 +224,48 @@ impl ScheduledJob {
     /// The same without what may be a secret: for lists.
     #[must_use]
     pub fn shown(mut self) -> Self {
-        if let JobTarget::Webhook(url) = &mut self.target {
-            *url = host_of(url);
+        match &mut self.target {
+            JobTarget::Webhook(url) => *url = host_of(url),
+            JobTarget::Command(line) => *line = sealed(line),
+            JobTarget::Nobody | JobTarget::Terminal | JobTarget::Desktop => {}
+        }
+        match &mut self.work {
+            ScheduledWork::Prompt(work) => work.prompt = sealed(&work.prompt),
+            ScheduledWork::BuiltIn { arguments, .. } => {
+                for argument in arguments {
+                    *argument = sealed(argument);
+                }
+            }
         }
         self
     }
+
+    /// Whether it is the same job as another one that was added at another time: `every` counts from then.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        let mut same = other.clone();
+        if let (Recurrence::Every { anchor, .. }, Recurrence::Every { anchor: own, .. }) =
+            (&mut same.when, &self.when)
+        {
+            *anchor = *own;
+        }
+        *self == same
+    }
+}
+
+/// Line breaks, terminal sequences, and characters that nobody sees or that turn text around.
+fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Without keys: those that are known, and those that look like one.
+fn sealed(text: &str) -> String {
+    quipu::Sealer::new([0; 32]).seal(&crate::sealed(text)).into_owned()
+}
+
+fn holds_secret(text: &str) -> bool {
+    sealed(text) != text
 }
 
 /// Where a webhook may be: elsewhere only where nobody on the way can read it.

@@ -80,7 +80,11 @@ impl Field {
             };
             let (first, last) = match range.split_once('-') {
                 _ if range == "*" || range == "?" => (least, if self == Self::DayOfWeek { 6 } else { most }),
-                Some((first, last)) => (self.number(first)?, self.number(last)?),
+                Some((first, last)) => match (self.number(first)?, self.number(last)?) {
+                    // Sunday ends a week as well.
+                    (first @ 1.., 0) if self == Self::DayOfWeek => (first, 7),
+                    range => range,
+                },
                 None if step.is_some() => return Err(FieldProblem::StepOfOne(item.to_owned())),
                 None => {
                     let number = self.number(range)?;

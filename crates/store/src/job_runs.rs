@@ -66,6 +66,8 @@ pub enum JobDelivery {
     Pending,
     /// It was told.
     Done,
+    /// It could not be told, and is not tried again.
+    Failed,
 }
 
 impl JobDelivery {
@@ -75,6 +77,7 @@ impl JobDelivery {
             Self::Nothing => "nothing",
             Self::Pending => "pending",
             Self::Done => "done",
+            Self::Failed => "failed",
         }
     }
 }
@@ -143,4 +146,10 @@ pub trait JobRuns: Send + Sync + 'static {
     /// Takes what is still to be told to `target`, the oldest first, at most `limit`. Of two that ask at the same time one gets
     /// each run.
     fn take_job_runs<'a>(&'a self, target: &'a str, limit: usize) -> Fut<'a, Vec<JobRun>>;
+
+    /// Takes what could not be told to its target, the oldest first, at most `limit`: each is given once, and stays failed.
+    fn take_failed_deliveries(&self, limit: usize) -> Fut<'_, Vec<JobRun>>;
+
+    /// What is still to be told of a job is not told any more: its delivery failed.
+    fn end_deliveries<'a>(&'a self, key: &'a JobKey) -> Fut<'a, ()>;
 }

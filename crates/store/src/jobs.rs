@@ -121,7 +121,8 @@ impl JobTime {
 pub enum JobPut {
     /// It is new.
     Added,
-    /// One of this name had another kind, payload or limit of attempts. It begins anew; whoever runs the old one has lost it.
+    /// One of this name had another kind, payload or limit of attempts. It begins anew; whoever runs the old one has lost it. A
+    /// paused one stays paused.
     Replaced,
     /// The same job is there. It stays as it stands, also its due time and a failure.
     Unchanged,
@@ -217,8 +218,21 @@ pub enum JobRetry {
     Due,
     /// It runs already, and stays as it is.
     Running,
+    /// It is paused, and stays as it is.
+    Paused,
     /// There is none of that name.
     Missing,
+}
+
+/// When a job is tried again whose attempt failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobFailurePlan {
+    /// For the same time, after so long; it stands as failed where that was the last attempt.
+    Retry(Duration),
+    /// Not for that time any more: it is due at its next one, with all its attempts before it.
+    Next(JobTime),
+    /// Never: it stands as failed.
+    Stop,
 }
 
 /// What becomes of a job that was to be paused or resumed.
@@ -261,6 +275,12 @@ pub trait Jobs: Send + Sync + 'static {
     /// `TooLarge`, `TooManyJobs`, and what any write may say.
     fn put_job(&self, job: NewJob, now: UnixMs) -> Fut<'_, JobPut>;
 
+    /// Stores a job where there is none of its name, as [`Jobs::put_job`] does; whether there was none.
+    ///
+    /// # Errors
+    /// As [`Jobs::put_job`].
+    fn put_new_job(&self, job: NewJob, now: UnixMs) -> Fut<'_, bool>;
+
     /// Takes or renews the right to run jobs, for `ttl`. Where the clock was set back, another process keeps it for no longer
     /// than `ttl` from now.
     fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: UnixMs, ttl: Duration) -> Fut<'a, RunnerLeaseOutcome>;
@@ -292,8 +312,8 @@ pub trait Jobs: Send + Sync + 'static {
     /// As [`Jobs::renew_job`].
     fn finish_job<'a>(&'a self, claim: &'a JobClaim, next: Option<JobTime>, now: UnixMs) -> Fut<'a, ()>;
 
-    /// The attempt failed. The job is due again after `retry`, or stands as failed where that was the last attempt; gives
-    /// which of the two. `error` must hold no secret.
+    /// The attempt failed. The job is due again as `plan` says, or stands as failed; gives which of the two. `error` must hold
+    /// no secret; it is kept until an attempt succeeds.
     ///
     /// # Errors
     /// As [`Jobs::renew_job`], and `TooLarge`.
@@ -301,7 +321,7 @@ pub trait Jobs: Send + Sync + 'static {
         &'a self,
         claim: &'a JobClaim,
         error: &'a str,
-        retry: Duration,
+        plan: JobFailurePlan,
         now: UnixMs,
     ) -> Fut<'a, JobState>;
 
@@ -311,7 +331,7 @@ pub trait Jobs: Send + Sync + 'static {
     /// As [`Jobs::renew_job`].
     fn release_job<'a>(&'a self, claim: &'a JobClaim, now: UnixMs) -> Fut<'a, ()>;
 
-    /// Makes a job due now, with all its attempts before it. Survives the loss of power.
+    /// Makes a job due now, with all its attempts before it; a paused one stays as it is. Survives the loss of power.
     fn retry_job<'a>(&'a self, key: &'a JobKey, now: UnixMs) -> Fut<'a, JobRetry>;
 
     /// Pauses a job: it is not claimed, and who runs it has lost it. Survives the loss of power.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use quipu_protocol::{CallId, Content, Json, RunId, ToolSpec, Touches};
+use quipu_protocol::{CallId, Content, Json, RunId, SessionId, ToolSpec, Touches};
 use quipu_workspace::{Access, OutputPlace, Sandbox};
 use tokio_util::sync::CancellationToken;
 
@@ -60,6 +60,8 @@ pub struct Invocation {
 /// What a tool may use.
 #[derive(Clone)]
 pub struct ToolContext {
+    /// The session that the call belongs to, where it is in one.
+    pub session: Option<SessionId>,
     /// The run that the call belongs to.
     pub run: RunId,
     /// The directory that relative paths start from.

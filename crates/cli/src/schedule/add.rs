@@ -2,20 +2,25 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use quipu_host::jobs::{IMPORT_NOW, ImportWatch};
 use quipu_host::{
-    JobTarget, LISTED_TOOLS, PromptWork, ScheduledJob, ScheduledJobError, ScheduledWork, current_dir, now,
+    JobTarget, LISTED_TOOLS, PromptWork, SCHEDULED, ScheduledJob, ScheduledJobError, ScheduledWork,
+    current_dir, may_cost, now,
 };
+use quipu_protocol::UnixMs;
 use quipu_schedule::{Recurrence, ScheduleError, parse_span, parse_time};
-use quipu_store::{JobKey, JobPut, Jobs};
+use quipu_store::{JobKey, JobPut, JobRuns, JobState, Jobs};
 
 use crate::args::StoreArg;
 use crate::exit::Failure;
 use crate::home::home;
 use crate::print::{note, printable};
 
+/// The longest time until a job is due.
+const LONGEST: Duration = Duration::from_secs(36_500 * 24 * 60 * 60);
 /// Names that are tried for a job without one.
 const NAMES: u32 = 10_000;
 
@@ -64,7 +69,7 @@ pub(super) struct TimeArgs {
     /// Begin later by up to this, so that not all jobs begin at once; always by the same time.
     #[arg(long, value_name = "SPAN")]
     jitter: Option<String>,
-    /// The key of the job. Default: a number. A job of this key is replaced.
+    /// The key of the job. Default: a number. Another job of this key is replaced; the same one stays as it is.
     #[arg(long, value_name = "KEY")]
     name: Option<String>,
 }
@@ -119,6 +124,9 @@ impl TimeArgs {
         };
         let soon = |span: &String| {
             let span = parse_span(span).map_err(refused)?;
+            if span > LONGEST {
+                return Err(Failure::usage("a span is at most 36500d"));
+            }
             Ok::<_, Failure>(i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
         };
         match (&self.cron, &self.every, &self.at, &self.after) {
@@ -205,7 +213,9 @@ pub(super) async fn run(job: &NewJobArgs) -> Result<(), Failure> {
             add("import", work, times, JobTarget::Nobody, store).await
         }
         NewJobArgs::Prompt(args) => {
-            let (work, target) = (ScheduledWork::Prompt(args.work()?), args.target()?);
+            let work = args.work()?;
+            check_model(&work, &args.store).await?;
+            let (work, target) = (ScheduledWork::Prompt(work), args.target()?);
             add("prompt", work, &args.times, target, &args.store).await
         }
     }
@@ -218,33 +228,100 @@ async fn add(
     target: JobTarget,
     store: &StoreArg,
 ) -> Result<(), Failure> {
-    let scheduled = ScheduledJob { when: times.when()?, jitter_ms: times.jitter_ms()?, work, target };
+    let mut scheduled = ScheduledJob { when: times.when()?, jitter_ms: times.jitter_ms()?, work, target };
     let refused = |error: ScheduledJobError| Failure::usage(error);
     // Refused before a store is made.
     scheduled.new_job(JobKey::from(times.name.as_deref().unwrap_or(kind)), now()).map_err(refused)?;
     let store = home(store)?.store().await?;
-    let key = match &times.name {
-        Some(name) => JobKey::from(name.as_str()),
-        None => free_key(&*store, kind).await?,
-    };
-    let job = scheduled.new_job(key.clone(), now()).map_err(refused)?;
-    let due = job.due.from_now(now());
-    match store.put_job(job, now()).await? {
-        JobPut::Unchanged => note(format!("Job {key} already exists.")),
-        put => {
-            let did = if put == JobPut::Added { "is added" } else { "is changed and starts over" };
-            note(format!("Job {key} {did}. It is due at {}.", quipu_host::iso(due)));
+    let mut did = "is added";
+    let (key, due) = match &times.name {
+        Some(name) => {
+            let key = JobKey::from(name.as_str());
+            let there = store.job(&key).await?.filter(|job| job.kind == SCHEDULED);
+            let there = there.and_then(|job| ScheduledJob::of_payload(&job.payload).ok());
+            if let Some(same) = there.filter(|there| scheduled.is_like(there)) {
+                scheduled = same;
+            }
+            let job = scheduled.new_job(key.clone(), now()).map_err(refused)?;
+            let due = job.due.from_now(now());
+            match store.put_job(job, now()).await? {
+                JobPut::Unchanged => {
+                    note(format!("Job {key} already exists."));
+                    writeln!(crate::console::stdout(), "{key}")?;
+                    return Ok(());
+                }
+                put => {
+                    // What another job of this name had to say is not told as the word of this one.
+                    store.end_deliveries(&key).await?;
+                    let stands = store.job(&key).await?.map(|job| job.state);
+                    if put == JobPut::Replaced && stands == Some(JobState::Paused) {
+                        note(format!("Job {key} is changed. It stays paused."));
+                        writeln!(crate::console::stdout(), "{key}")?;
+                        return Ok(());
+                    }
+                    if put == JobPut::Replaced {
+                        did = "is changed and starts over";
+                    }
+                }
+            }
+            (key, due)
         }
-    }
+        None => new_job(&*store, &scheduled, kind).await?,
+    };
+    let zone = match &scheduled.when {
+        Recurrence::Cron { zone, .. } => Some(zone.as_str()),
+        Recurrence::At(_) | Recurrence::Every { .. } => times.zone.as_deref(),
+    };
+    note(format!("Job {key} {did}. It is due at {}.", super::clock_time(due, zone)));
     writeln!(crate::console::stdout(), "{key}")?;
     Ok(())
 }
 
-async fn free_key(jobs: &dyn Jobs, kind: &str) -> Result<JobKey, Failure> {
+/// Refuses a model that the job could not run with. What else a new session would take may change until then.
+async fn check_model(work: &PromptWork, store: &StoreArg) -> Result<(), Failure> {
+    let home = home(store)?;
+    home.sources().models().gather().await;
+    let settings = home.settings();
+    let (model, is_named) = match &work.model {
+        Some(name) => {
+            let found =
+                settings.find(None, name).map_err(|error| Failure::usage(format!("--model: {error}")))?;
+            (Some(found.model), true)
+        }
+        None => (settings.default_model(), false),
+    };
+    let Some(model) = model.filter(|model| may_cost(model)) else { return Ok(()) };
+    let name = format!("{}/{}", model.provider, model.id);
+    if work.budget.is_some() && model.cost.are_known() {
+        return Ok(());
+    }
+    let why = match model.cost.are_known() {
+        true => format!("{name} is not free, and the job has no budget; give it one with --budget"),
+        false => format!("the price of {name} is unknown, so no budget can hold; set `cost` in models.json"),
+    };
+    if is_named {
+        return Err(Failure::usage(why));
+    }
+    note(format!("As things are, the job will not run: {why}."));
+    Ok(())
+}
+
+/// Adds it under the first number that is free, also while others do the same.
+async fn new_job(
+    store: &(impl Jobs + JobRuns),
+    scheduled: &ScheduledJob,
+    kind: &str,
+) -> Result<(JobKey, UnixMs), Failure> {
     for number in 1..=NAMES {
         let key = JobKey::from(format!("{kind}/{number}"));
-        if jobs.job(&key).await?.is_none() {
-            return Ok(key);
+        if store.job(&key).await?.is_some() {
+            continue;
+        }
+        let job = scheduled.new_job(key.clone(), now()).map_err(Failure::usage)?;
+        let due = job.due.from_now(now());
+        if store.put_new_job(job, now()).await? {
+            store.end_deliveries(&key).await?;
+            return Ok((key, due));
         }
     }
     Err(Failure::failed("there are too many jobs; remove some, or name the job with --name"))

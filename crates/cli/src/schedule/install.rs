@@ -1,6 +1,6 @@
 //! `quipu schedule install` and `uninstall`: the system runs the jobs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use quipu_host::schedule_unit::{LABEL, UNIT, UnitError, UnitKind, UnitPlan, UnitRecord};
@@ -21,6 +21,10 @@ pub(super) struct InstallArgs {
     store: StoreArg,
 }
 
+/// Variables that say how servers are reached.
+const OF_NETWORK: [&str; 6] =
+    ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE"];
+
 fn refused(error: UnitError) -> Failure {
     Failure::failed(error)
 }
@@ -37,10 +41,15 @@ fn show(path: &Path, content: &str, sign: char) {
 pub(super) async fn install(args: &InstallArgs) -> Result<(), Failure> {
     let home = home(&args.store)?;
     let program = program_path()?;
-    let plan = UnitPlan::of(&home, UnitKind::here(), Path::new(&program)).map_err(refused)?;
+    let mut words: Vec<PathBuf> = ["schedule", "run", "--once"].map(PathBuf::from).into();
+    if home.has_named_store() {
+        words.extend([PathBuf::from("--store"), home.store.clone()]);
+    }
+    let plan = UnitPlan::of(&home, UnitKind::here(), Path::new(&program), &words).map_err(refused)?;
     if plan.is_there() {
         note("It is installed already.");
-        return Ok(());
+        say_what_is_missing(&home);
+        return start(&plan);
     }
     for file in &plan.files {
         if let Ok(found) = std::fs::read_to_string(&file.path) {
@@ -52,6 +61,26 @@ pub(super) async fn install(args: &InstallArgs) -> Result<(), Failure> {
         confirm("Write these files?", "The files are written", "nothing was written")?;
     }
     plan.write(&home).map_err(refused)?;
+    say_what_is_missing(&home);
+    start(&plan)
+}
+
+/// Variables that jobs need which the timer does not have.
+fn say_what_is_missing(home: &Home) {
+    let is_set = |name: &String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let mut names = home.settings().env_keys();
+    names.extend(OF_NETWORK.iter().map(ToString::to_string));
+    names.retain(is_set);
+    if !names.is_empty() {
+        note(format!(
+            "The timer does not have these variables of this shell: {}. Jobs that need them fail there; `quipu auth` keeps keys where the timer finds them.",
+            names.join(", ")
+        ));
+    }
+}
+
+/// Has the system run them, also where it did so already.
+fn start(plan: &UnitPlan) -> Result<(), Failure> {
     match plan.kind {
         UnitKind::Systemd => {
             let timer = format!("{UNIT}.timer");
@@ -83,6 +112,8 @@ pub(super) async fn uninstall(args: &InstallArgs) -> Result<(), Failure> {
     if !args.yes {
         confirm("Remove these files?", "The files are removed", "nothing was removed")?;
     }
+    // Before the timer is stopped.
+    record.check().map_err(refused)?;
     let timer = format!("{UNIT}.timer");
     let stopped = match record.kind {
         UnitKind::Systemd => system(&["disable", "--now", timer.as_str()]),

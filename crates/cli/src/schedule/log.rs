@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use clap::Args;
 use quipu_host::iso;
-use quipu_store::{JobKey, JobRun, JobRunState, JobRuns as _};
+use quipu_store::{JobDelivery, JobKey, JobRun, JobRunState, JobRuns as _, Jobs as _};
 
 use crate::args::OutArgs;
 use crate::exit::Failure;
@@ -32,6 +32,15 @@ pub(super) async fn run(args: &LogArgs) -> Result<(), Failure> {
         Some(store) => store.job_runs(key.as_ref(), None, args.limit).await?,
         None => Vec::new(),
     };
+    if let Some(key) = key.as_ref().filter(|_| runs.is_empty()) {
+        let is_there = match &store {
+            Some(store) => store.job(key).await?.is_some(),
+            None => false,
+        };
+        if !is_there {
+            return Err(super::unknown(key.as_str()));
+        }
+    }
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     for run in &runs {
         if args.out.json {
@@ -54,7 +63,12 @@ pub(crate) fn told(run: &JobRun) -> String {
     }
     let state =
         if run.state == JobRunState::Done { String::new() } else { format!(", {}", run.state.word()) };
-    format!("Job {} ({}{state}): {text}", run.key, iso(run.began))
+    let undelivered = if run.delivery == JobDelivery::Failed {
+        format!(", not delivered to the {}", run.target)
+    } else {
+        String::new()
+    };
+    format!("Job {} ({}{state}{undelivered}): {text}", run.key, iso(run.began))
 }
 
 fn json(run: &JobRun) -> serde_json::Value {
@@ -75,6 +89,9 @@ fn write_run(out: &mut impl std::io::Write, run: &JobRun) -> std::io::Result<()>
     write!(out, "{}  {key}  {state}", iso(run.began))?;
     if run.cost > 0.0 {
         write!(out, "  {}", dollars(run.cost))?;
+    }
+    if run.delivery == JobDelivery::Failed {
+        write!(out, "  {}", paint.red("not delivered"))?;
     }
     if let Some(session) = &run.session {
         write!(out, "  {}", paint.dim(&printable(session.as_str())))?;

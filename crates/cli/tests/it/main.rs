@@ -174,6 +174,10 @@ mod repair;
 #[cfg(test)]
 mod schedule;
 #[cfg(test)]
+mod schedule_answers;
+#[cfg(test)]
+mod schedule_costs;
+#[cfg(test)]
 mod schedule_jobs;
 #[cfg(test)]
 mod schedule_unit;

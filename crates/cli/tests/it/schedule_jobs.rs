@@ -1,8 +1,6 @@
 //! Jobs with a schedule: prompts in sessions of their own, where their answers go, and what is refused.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
-use std::path::Path;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,17 +14,20 @@ use crate::support::*;
 
 const LATER: [&str; 2] = ["--at", "2100-01-01T00:00"];
 
+/// What looks like a key, and is none.
+const KEY_LIKE: &str = "ghp_R7mK2xQ9vT4nB8wL1zJ6cH3dF5gP0sYaUeXo";
+
 /// Adds a job that is due in many years, unless it is made due.
-fn add(world: &World, args: &[&str]) {
+pub(crate) fn add(world: &World, args: &[&str]) {
     let args = [&["schedule", "add", "prompt"], &LATER[..], &["--name", "job"], args].concat();
     assert_eq!(world.run(&args).ok().text(), "job\n");
 }
 
-fn jobs(world: &World) -> Vec<Value> {
+pub(crate) fn jobs(world: &World) -> Vec<Value> {
     world.run(&["schedule", "list", "--json"]).ok().json_lines()
 }
 
-fn log(world: &World) -> Vec<Value> {
+pub(crate) fn log(world: &World) -> Vec<Value> {
     world.run(&["schedule", "log", "--json"]).ok().json_lines()
 }
 
@@ -44,8 +45,18 @@ fn price(world: &World) {
 fn prompt_runs_in_its_own_session_and_tells_the_next_terminal() {
     let world = World::new([Answer::new().text("Nothing broke overnight.").reply()]);
     world.file("AGENTS.md", "Answer in one line.");
-    let args =
-        ["schedule", "add", "prompt", "--cron", "0 7 * * 1-5", "--zone", "Europe/Berlin", "--budget", "50", "Look at CI."];
+    let args = [
+        "schedule",
+        "add",
+        "prompt",
+        "--cron",
+        "0 7 * * 1-5",
+        "--zone",
+        "Europe/Berlin",
+        "--budget",
+        "50",
+        "Look at CI.",
+    ];
     assert_eq!(world.run(&args).ok().text(), "prompt/1\n");
     let listed = world.run(&["schedule"]).ok().text();
     assert!(listed.contains("0 7 * * 1-5 (Europe/Berlin)") && listed.contains("Look at CI."), "{listed}");
@@ -80,7 +91,12 @@ fn prompt_runs_in_its_own_session_and_tells_the_next_terminal() {
 #[test]
 fn due_job_runs_once_with_two_runners() {
     let world = World::says("Done.");
-    world.run(&["schedule", "add", "prompt", "--in", "1s", "--name", "soon", "--notify", "none", "--budget", "50", "x"]).ok();
+    world
+        .run(&[
+            "schedule", "add", "prompt", "--in", "1s", "--name", "soon", "--notify", "none", "--budget",
+            "50", "x",
+        ])
+        .ok();
     let mut one = world.start(&["schedule", "run", "--json"]);
     let mut other = world.start(&["schedule", "run", "--json"]);
     // It is removed when it is done: both see that there is nothing left.
@@ -159,7 +175,7 @@ fn budget_stops_a_job_and_without_one_nothing_paid_runs() {
 }
 
 #[test]
-fn nobody_is_asked_and_what_needs_a_person_is_refused() {
+fn call_that_needs_a_person_is_refused() {
     let write = call("c1", "write", &json!({ "path": "../outside", "content": "x" }));
     let world = World::new([write, Answer::new().text("I could not.").reply()]);
     add(&world, &["--budget", "50", "x"]);
@@ -167,95 +183,6 @@ fn nobody_is_asked_and_what_needs_a_person_is_refused() {
     assert!(!world.path("outside").exists());
     let result = messages(&world.requests()[1]).last().unwrap().to_string();
     assert!(result.contains("nobody is here to give it"), "{result}");
-}
-
-/// Answers requests with these statuses; gives what each request was.
-fn server(statuses: &'static [u16]) -> (String, std::thread::JoinHandle<Vec<(String, Value)>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let thread = std::thread::spawn(move || {
-        let mut bodies = Vec::new();
-        for status in statuses {
-            let (stream, _) = listener.accept().unwrap();
-            let mut reader = BufReader::new(stream);
-            let (mut first, mut length) = (String::new(), 0);
-            reader.read_line(&mut first).unwrap();
-            loop {
-                let mut line = String::new();
-                reader.read_line(&mut line).unwrap();
-                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                    length = value.trim().parse().unwrap();
-                }
-                if line.trim().is_empty() {
-                    break;
-                }
-            }
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).unwrap();
-            let answer = format!(
-                "HTTP/1.1 {status} X\r\ncontent-length: 0\r\nlocation: http://127.0.0.1:1/\r\nconnection: close\r\n\r\n"
-            );
-            reader.get_mut().write_all(answer.as_bytes()).unwrap();
-            bodies.push((first, serde_json::from_slice(&body).unwrap()));
-        }
-        bodies
-    });
-    (format!("http://{address}/hook/SECRET-PATH"), thread)
-}
-
-#[test]
-fn webhook_that_fails_is_called_again_without_another_run() {
-    let world = World::says("Answer.");
-    let (url, thread) = server(&[500, 307, 200]);
-    let args = ["schedule", "add", "prompt", "--cron", "@yearly", "--name", "job", "--webhook", &url, "--budget", "50", "x"];
-    world.run(&args).ok();
-    for status in ["500", "307"] {
-        world.run(&["schedule", "run", "job"]).fails(1, &["1 job failed"]);
-        let listed = world.run(&["schedule", "list", "--json"]).ok().text();
-        assert!(listed.contains(&format!("answered with status {status}")), "{listed}");
-        assert!(!listed.contains("SECRET-PATH"), "{listed}");
-    }
-    world.run(&["schedule", "run", "job"]).ok();
-    let posted = thread.join().unwrap();
-    assert!(posted[0].0.starts_with("POST /hook/SECRET-PATH "), "{}", posted[0].0);
-    assert_eq!(posted[0].1["text"], "Answer.");
-    assert_eq!((&posted[0].1["id"], &posted[0].1["state"]), (&posted[2].1["id"], &json!("done")));
-    assert_eq!((world.requests().len(), log(&world)[0]["delivery"].clone()), (1, json!("done")));
-}
-
-fn script(path: &Path, text: &str) {
-    std::fs::write(path, text).unwrap();
-    set_mode(path, 0o755);
-}
-
-#[test]
-fn command_and_notification_get_the_answer() {
-    let world = World::new([Answer::new().text("One.").reply(), Answer::new().text("-Two.").reply()]);
-    add(
-        &world,
-        &[
-            "--command",
-            "cat > \"$QUIPU_HOME/../got\"; echo $QUIPU_JOB $QUIPU_JOB_STATE >> \"$QUIPU_HOME/../got\"",
-            "--budget",
-            "50",
-            "x",
-        ],
-    );
-    let home = world.path("home/.quipu");
-    let run = |path: &str| {
-        let mut command = world.quipu(&["schedule", "run", "job"]);
-        command.env("QUIPU_HOME", &home).env("PATH", path);
-        RunningCommand::start(command).wait()
-    };
-    run("/usr/bin:/bin").ok();
-    assert_eq!(std::fs::read_to_string(world.path("home/got")).unwrap(), "One.job done\n");
-    let bin = world.path("home/bin");
-    std::fs::create_dir_all(&bin).unwrap();
-    script(&bin.join("notify-send"), "#!/bin/sh\nfor word; do echo \"$word\"; done > \"$HOME/notified\"\n");
-    add(&world, &["--notify", "desktop", "--budget", "50", "x"]);
-    run(&format!("{}:/usr/bin:/bin", bin.display())).ok();
-    let notified = std::fs::read_to_string(world.path("home/notified")).unwrap();
-    assert_eq!(notified, "--app-name=Quipu\n--\nQuipu: job\n-Two.\n");
 }
 
 #[test]
@@ -266,13 +193,19 @@ fn paused_job_waits_and_a_removed_one_is_gone() {
     assert_eq!(jobs(&world)[0]["state"], "paused");
     assert!(world.run(&["schedule"]).ok().text().contains("paused"));
     world.run(&["schedule", "run", "--once"]).ok();
-    assert_eq!(world.requests().len(), 0);
+    // It stays so until a person ends that.
+    for verb in ["run", "retry"] {
+        world.run(&["schedule", verb, "job"]).fails(2, &["is paused", "quipu schedule resume job"]);
+    }
+    let changed = ["schedule", "add", "prompt", "--cron", "@daily", "--name", "job", "y"];
+    assert!(world.run(&changed).ok().err.contains("stays paused"));
+    assert_eq!((&jobs(&world)[0]["state"], world.requests().len()), (&json!("paused"), 0));
     world.run(&["schedule", "resume", "job"]).ok();
     let resumed = jobs(&world);
     assert_eq!((&resumed[0]["state"], &resumed[0]["due"]), (&json!("waiting"), &resumed[0]["next"]));
     world.run(&["schedule", "rm", "job"]).ok();
     assert_eq!(jobs(&world), Vec::<Value>::new());
-    for verb in ["pause", "resume", "run"] {
+    for verb in ["pause", "resume", "run", "log"] {
         world.run(&["schedule", verb, "job"]).fails(2, &["there is no job `job`"]);
     }
 }
@@ -295,12 +228,27 @@ fn schedules_that_cannot_be_are_refused() {
     refused(&["--in", "1m", "--budget", "0"], &["above 0"]);
     refused(&["--in", "1m", "--tools", "fly"], &["`fly` is not a built-in tool"]);
     refused(&["--in", "1m", "--cwd", "nowhere"], &["not a directory"]);
+    refused(&["--in", "99999999d"], &["at most 36500d"]);
+    refused(&["--in", "1m", "--name", ""], &["one line of text"]);
+    refused(&["--in", "1m", "--name", "a\u{1b}[2J"], &["one line of text"]);
+    refused(&["--in", "1m", "--model", "nowhere/at-all"], &["--model: ", "nowhere"]);
+    refused(&["--in", "1m", "--model", "testing/test-1"], &["testing/test-1 is not free", "--budget"]);
+    // A key would stand in the store as it is.
+    let key = format!("--command=curl -H 'x-api-key: {KEY_LIKE}' https://example.com");
+    let refusal =
+        world.run(&["schedule", "add", "prompt", "--in", "1m", &key, "x"]).fails(2, &["looks like a key"]);
+    assert!(!refusal.err.contains(KEY_LIKE), "{}", refusal.err);
+    let prompt = format!("The key is {KEY_LIKE}.");
+    world
+        .run(&["schedule", "add", "prompt", "--in", "1m", &prompt])
+        .fails(2, &["the prompt holds what looks like"]);
     assert!(!world.store().exists(), "nothing was made");
 }
 
 #[test]
 fn model_adds_a_job_only_when_a_person_allows_it() {
-    let arguments = json!({ "action": "add", "key": "later", "prompt": "Look again.", "cron": "0 9 * * *" });
+    let prompt = format!("Look again.{} Then stop.", " And again.".repeat(100));
+    let arguments = json!({ "action": "add", "key": "later", "prompt": prompt, "cron": "0 9 * * *" });
     let world = World::new([
         Answer::new().text("No tool.").reply(),
         call("c1", "schedule", &arguments),
@@ -328,14 +276,86 @@ fn model_adds_a_job_only_when_a_person_allows_it() {
     };
     let title = asked["title"].as_str().unwrap();
     assert!(
-        title.contains("later") && title.contains("0 9 * * *") && title.contains("Look again."),
-        "{title}"
+        title.contains("later") && title.contains("0 9 * * *") && title.contains("Then stop."),
+        "all of the prompt is shown: {title}"
     );
+    assert!(title.contains("testing/test-1") && title.contains("bash"), "{title}");
     let answer = json!({ "type": "extension_ui_response", "id": asked["id"], "value": "once" });
     writeln!(stdin, "{answer}").unwrap();
     running.wait().ok();
     drop(stdin);
     let listed = jobs(&world);
     assert_eq!((&listed[0]["key"], &listed[0]["state"]), (&json!("later"), &json!("waiting")), "{listed:?}");
-    assert!(listed[0]["payload"].as_str().unwrap().contains("\"byModel\":true"), "{listed:?}");
+    let payload = listed[0]["payload"].as_str().unwrap();
+    assert!(
+        payload.contains("\"byModel\":true") && payload.contains("\"model\":\"testing/test-1\""),
+        "{payload}"
+    );
+}
+
+#[test]
+fn jobs_added_at_once_are_all_there() {
+    let world = World::new([]);
+    let args = ["schedule", "add", "prompt", "--in", "1h", "--budget", "1", "x"];
+    let running: Vec<RunningCommand> = (0..6).map(|_| world.start(&args)).collect();
+    let mut keys: Vec<String> = running.into_iter().map(|running| running.wait().ok().text()).collect();
+    keys.sort();
+    keys.dedup();
+    assert_eq!((keys.len(), jobs(&world).len()), (6, 6), "{keys:?}");
+}
+
+#[test]
+fn named_job_that_is_added_again_stays_as_it_is() {
+    let world = World::new([]);
+    let args = ["schedule", "add", "prompt", "--every", "1d", "--name", "job", "--budget", "1", "x"];
+    world.run(&args).ok();
+    let before = jobs(&world);
+    assert!(world.run(&args).ok().err.contains("already exists"));
+    assert_eq!(jobs(&world), before);
+    // Sunday ends a week as well.
+    world.run(&["schedule", "add", "prompt", "--cron", "0 9 * * sat-sun", "--budget", "1", "x"]).ok();
+}
+
+#[test]
+fn run_of_a_removed_job_ends_in_the_log() {
+    let gate = Gate::new();
+    let held = Reply::sse("").then_gate(&gate);
+    let world = World::new([held]);
+    add(&world, &["--budget", "50", "x"]);
+    let mut running = world.start(&["schedule", "run", "job", "--json"]);
+    assert!(running.line().unwrap().contains("began"));
+    reached(&gate);
+    world.run(&["schedule", "rm", "job"]).ok();
+    // It learns of that when it renews its lease.
+    assert!(running.line().unwrap().contains("\"lost\""));
+    running.wait().ok();
+    let run = &log(&world)[0];
+    assert_eq!(run["state"], "interrupted");
+    assert!(run["ended"].is_i64() && run["text"].as_str().unwrap().contains("removed"), "{run}");
+    world.unchecked();
+}
+
+#[test]
+fn import_of_an_agent_without_sessions_is_no_failure() {
+    let world = World::new([]);
+    world.run(&["schedule", "add", "import", "--every", "6h", "--name", "job", "pi"]).ok();
+    world.run(&["schedule", "run", "job"]).ok();
+    assert_eq!(log(&world)[0]["state"], "done");
+}
+
+#[test]
+fn model_cannot_add_what_a_person_does_not_see_or_often() {
+    let add = |id: &str, prompt: &str, every: &str| {
+        call(id, "schedule", &json!({ "action": "add", "key": "k", "prompt": prompt, "every": every }))
+    };
+    let long = "x".repeat(2_001);
+    let world =
+        World::new([add("c1", &long, "1h"), add("c2", "x", "30s"), Answer::new().text("No.").reply()]);
+    world.run(&["config", "set", "schedule.tool", "true"]).ok();
+    world.run(&["-p", "--permissions", "full", "x"]).ok();
+    let requests = world.requests();
+    let result = |at: usize| messages(&requests[at]).last().unwrap().to_string();
+    assert!(result(1).contains("more than 2000 characters"), "{}", result(1));
+    assert!(result(2).contains("at least 10 minutes apart"), "{}", result(2));
+    assert_eq!(jobs(&world), Vec::<Value>::new());
 }

@@ -53,10 +53,14 @@ fn installed_timer_is_removed_byte_for_byte() {
     let text = std::fs::read_to_string(&service).unwrap();
     assert!(text.contains(" schedule run --once\n") && text.contains("QUIPU_HOME="), "{text}");
     assert!(run(&world, &["schedule", "install"], &path).ok().err.contains("installed already"));
-    // What somebody changed is not taken away.
+    // What somebody changed is not taken away, and its timer goes on.
     std::fs::write(&service, format!("{text}# mine\n")).unwrap();
     run(&world, &["schedule", "uninstall", "--yes"], &path).fails(1, &["was changed since it was written"]);
-    run(&world, &["schedule", "install", "--yes"], &path).fails(1, &["was not written by Quipu"]);
+    run(&world, &["schedule", "install", "--yes"], &path).fails(1, &["was changed since it was written"]);
+    let called = std::fs::read_to_string(world.path("home/called")).unwrap();
+    assert!(!called.contains("disable"), "{called}");
+    // Installed again, it is started again.
+    assert_eq!(called.matches("enable --now").count(), 2, "{called}");
     std::fs::write(&service, text).unwrap();
     run(&world, &["schedule", "uninstall", "--yes"], &path).ok();
     assert_eq!((tree(&config), tree(&world.path("home/.quipu"))), before);
@@ -81,4 +85,27 @@ fn systemctl_that_cannot_help_is_reported() {
     let removed = run(&world, &["schedule", "uninstall", "--yes"], &path).ok();
     assert!(removed.err.contains("could not be stopped"), "{}", removed.err);
     assert!(!world.path("home/.config").exists());
+}
+
+#[cfg(not(target_os = "macos"))]
+#[test]
+fn files_of_every_place_are_removed() {
+    let world = World::new([]);
+    let run = |verb: &str, config: &std::path::Path| {
+        let mut command = world.quipu(&["schedule", verb, "--yes"]);
+        command.env("PATH", world.path("home/none")).env("XDG_CONFIG_HOME", config);
+        command.env("ANTHROPIC_API_KEY", "not-a-key");
+        RunningCommand::start(command).wait()
+    };
+    let (one, two) = (world.path("home/one"), world.path("home/two"));
+    let said = run("install", &one).ok().err;
+    assert!(said.contains("does not have these variables of this shell: ANTHROPIC_API_KEY"), "{said}");
+    run("install", &two).ok();
+    // A relative one does not count.
+    run("install", std::path::Path::new("relative")).ok();
+    assert!(
+        one.exists() && two.exists() && world.path("home/.config/systemd/user/quipu-schedule.timer").exists()
+    );
+    run("uninstall", &two).ok();
+    assert!(!one.exists() && !two.exists() && !world.path("home/.config").exists());
 }

@@ -206,6 +206,12 @@ impl Session {
     pub fn set_daily_budget(&self, dollars: Option<f64>) {
         self.purse().set_daily(dollars);
     }
+
+    /// US dollars that all of its calls cost, or may have cost, since it was opened: also calls beside the conversation and
+    /// those of its child sessions.
+    pub fn spent(&self) -> f64 {
+        self.purse().book.spent()
+    }
 }
 
 impl Session {

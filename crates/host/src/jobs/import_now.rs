@@ -13,11 +13,22 @@ use crate::import::{ImportError, ImportPlan, ImportRequest, ImportSource, Import
 pub const IMPORT_NOW: &str = "import";
 
 /// Imports the sessions of agents. What is there already is not added again.
-pub(super) struct ImportNow(Home);
+pub(super) struct RegularImport(Home);
 
-impl ImportNow {
+impl RegularImport {
     pub(super) fn new(home: Home) -> Self {
         Self(home)
+    }
+}
+
+fn refusal(agent: &str, error: ImportError) -> String {
+    match error {
+        ImportError::Archive(error) => error.to_string(),
+        ImportError::NoHome => "HOME is not set, so the agent's files cannot be found".to_owned(),
+        ImportError::NoAgent(name) => format!("`{name}` is not an agent that this version knows"),
+        ImportError::NeedsFile(name) => format!("{name} keeps no sessions on this machine"),
+        ImportError::NoPlace(_) => format!("there are no sessions of {agent}"),
+        ImportError::NoExport(path) => format!("{} is no account export", path.display()),
     }
 }
 
@@ -27,19 +38,19 @@ async fn import(home: &Home, agents: &[String], cx: &JobContext) -> Result<WorkE
             .ok_or_else(|| JobError::new(format!("`{name}` is not an agent that this version knows")))?;
         let source = ImportSource::Agent(agent, None);
         let request = ImportRequest { source, follows: false, dry_run: false };
-        let plan = ImportPlan::make(request).map_err(|error| {
-            JobError::new(match error {
-                ImportError::Archive(error) => error.to_string(),
-                _ => "HOME is not set, so the agent's files cannot be found".to_owned(),
-            })
-        })?;
+        let plan = match ImportPlan::make(request) {
+            Ok(plan) => plan,
+            // The agent was not used yet: there may be some the next time.
+            Err(ImportError::NoPlace(_)) => continue,
+            Err(error) => return Err(JobError::new(refusal(agent.name, error))),
+        };
         let mut importer = Importer::open(home, plan).await.map_err(JobError::new)?;
         importer.run(&Watcher(cx)).await.map_err(JobError::new)?;
     }
     Ok(WorkEnd { state: JobRunState::Done, session: None, cost: 0.0, text: String::new() })
 }
 
-impl BuiltInWork for ImportNow {
+impl BuiltInWork for RegularImport {
     fn name(&self) -> &str {
         IMPORT_NOW
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use quipu::{Runner, RunnerError};
 use quipu_protocol::UnixMs;
-use quipu_store::{Job, JobTime};
+use quipu_store::{Job, JobFailurePlan, JobTime};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Home, HostNotice, Observer};
@@ -87,10 +87,18 @@ pub trait JobHandler: Send + Sync + 'static {
         Duration::from_secs(600)
     }
 
-    /// After how long a job is tried again whose attempt failed; `None` for the times of the runner. [`Job::attempts`] counts the
-    /// one that failed.
-    fn retry(&self, _job: &Job, _now: UnixMs) -> Option<Duration> {
+    /// When a job is tried again whose attempt failed; `None` for the times of the runner. [`Job::attempts`] counts the one that
+    /// failed.
+    fn retry(&self, _job: &Job, _now: UnixMs) -> Option<JobFailurePlan> {
         None
+    }
+
+    /// Records how an attempt ended whose work was dropped before it was done.
+    ///
+    /// # Errors
+    /// Why it could not be recorded.
+    fn dropped<'a>(&'a self, _job: &'a Job, _why: DropReason) -> BoxFuture<'a, Result<(), JobError>> {
+        Box::pin(std::future::ready(Ok(())))
     }
 
     /// Makes one attempt. Dropped where it takes too long, the job was removed, or the process ends.
@@ -106,15 +114,35 @@ pub enum JobOutcome {
     Again(JobTime),
 }
 
+/// Why the work of an attempt is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropReason {
+    /// It took longer than the deadline of its handler.
+    Deadline(Duration),
+    /// The runner ends; the job is given back.
+    Shutdown,
+    /// The job was paused, removed or replaced, or another process took it over.
+    Lost,
+}
+
 /// Why an attempt failed, for people. It is sealed, and 4,096 bytes of it are stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct JobError(String);
+#[error("{text}")]
+pub struct JobError {
+    text: String,
+    plan: Option<JobFailurePlan>,
+}
 
 impl JobError {
     /// In one line, without a full stop.
     pub fn new(why: impl fmt::Display) -> Self {
-        Self(why.to_string())
+        Self { text: why.to_string(), plan: None }
+    }
+
+    /// Says when the job is tried again, in the place of [`JobHandler::retry`].
+    #[must_use]
+    pub fn planned(self, plan: JobFailurePlan) -> Self {
+        Self { plan: Some(plan), ..self }
     }
 }
 
@@ -163,7 +191,7 @@ impl JobContext {
 
 /// The handlers that every front has.
 pub fn handlers(home: &Home) -> Vec<Arc<dyn JobHandler>> {
-    let built_in: Vec<Arc<dyn BuiltInWork>> = vec![Arc::new(import_now::ImportNow::new(home.clone()))];
+    let built_in: Vec<Arc<dyn BuiltInWork>> = vec![Arc::new(import_now::RegularImport::new(home.clone()))];
     vec![
         Arc::new(ImportWatch::new(home.clone())),
         Arc::new(ScheduledHandler::new(home.clone(), built_in)),

@@ -12,14 +12,14 @@ use futures_util::future::FutureExt as _;
 use quipu::{Clock, Runner, RunnerError, Sealer, SystemClock};
 use quipu_protocol::UnixMs;
 use quipu_store::{
-    ClaimOutcome, Fut, JOB_ERROR_LIMIT, Job, JobClaim, JobKey, JobState, JobTime, Jobs, Owner, RunnerLease,
-    RunnerLeaseOutcome, StoreError,
+    ClaimOutcome, Fut, JOB_ERROR_LIMIT, Job, JobClaim, JobFailurePlan, JobKey, JobState, JobTime, Jobs,
+    Owner, RunnerLease, RunnerLeaseOutcome, StoreError,
 };
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::{JobContext, JobHandler, JobNotice, JobOutcome, MakeRunner};
+use super::{DropReason, JobContext, JobError, JobHandler, JobNotice, JobOutcome, MakeRunner};
 use crate::Observer;
 
 /// Bytes of an error that are looked at.
@@ -99,7 +99,8 @@ pub(super) type NoticeSet = Mutex<HashSet<String>>;
 /// How an attempt ended.
 enum AttemptEnd {
     Finished(JobOutcome),
-    Failed(String),
+    /// With when it is tried again, where the handler says so.
+    Failed(String, Option<JobFailurePlan>),
     GivenBack,
     Lost,
 }
@@ -287,7 +288,7 @@ impl JobRunner {
             let span = quipu::job_span(key.as_str(), kind, *attempts);
             match self.attempt(&claim, stop).instrument(span).await {
                 AttemptEnd::Finished(_) => finished += 1,
-                AttemptEnd::Failed(_) => failed += 1,
+                AttemptEnd::Failed(..) => failed += 1,
                 AttemptEnd::GivenBack | AttemptEnd::Lost => {}
             }
             if stop.is_cancelled() {
@@ -324,20 +325,33 @@ impl JobRunner {
                 self.store(key, done, |()| JobNotice::Finished { key: key.clone(), next: due }).await;
                 AttemptEnd::Finished(outcome)
             }
-            AttemptEnd::Failed(error) => {
+            AttemptEnd::Failed(error, plan) => {
                 let doublings = attempts.saturating_sub(1).min(20);
                 let doubled =
                     self.options.retry.saturating_mul(1 << doublings).min(self.options.longest_retry);
-                let retry = handler.retry(&claim.job, self.now()).unwrap_or(doubled);
-                let failed = || self.jobs.fail_job(claim, &error, retry, self.now());
+                let now = self.now();
+                let plan = plan.or_else(|| handler.retry(&claim.job, now));
+                let plan = plan.unwrap_or(JobFailurePlan::Retry(doubled));
+                let earliest = JobTime::After(self.options.spacing).from_now(now);
+                let (plan, wait) = match plan {
+                    JobFailurePlan::Retry(wait) => (plan, wait),
+                    JobFailurePlan::Stop => (plan, Duration::ZERO),
+                    JobFailurePlan::Next(next) => {
+                        let next = if next.from_now(now) < earliest { JobTime::Slot(earliest) } else { next };
+                        let wait = next.from_now(now).saturating_sub(now);
+                        let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
+                        (JobFailurePlan::Next(next), wait)
+                    }
+                };
+                let failed = || self.jobs.fail_job(claim, &error, plan, self.now());
                 let reported = |state| JobNotice::Failed {
                     key: key.clone(),
                     attempt: *attempts,
                     error: error.clone(),
-                    retry: (state != JobState::Failed).then_some(retry),
+                    retry: (state != JobState::Failed).then_some(wait),
                 };
                 self.store(key, failed, reported).await;
-                AttemptEnd::Failed(error)
+                AttemptEnd::Failed(error, Some(plan))
             }
             AttemptEnd::GivenBack => {
                 let released = || self.jobs.release_job(claim, self.now());
@@ -362,7 +376,7 @@ impl JobRunner {
         };
         let _over = cx.over.clone().drop_guard();
         let work = async { handler.run(&claim.job, &cx).await };
-        let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
+        let mut work = Box::pin(AssertUnwindSafe(work).catch_unwind());
         let limit = handler.deadline();
         let mut overdue = pin!(sleep(limit));
         let grace = async {
@@ -373,29 +387,38 @@ impl JobRunner {
         let every = (self.options.lease / 3).max(Duration::from_millis(1));
         let mut renewals = interval_at(Instant::now() + every, every);
         renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
+        let why = loop {
             tokio::select! {
                 biased;
                 done = &mut work => return match done {
                     Ok(Ok(outcome)) => AttemptEnd::Finished(outcome),
                     Ok(Err(_)) if stop.is_cancelled() => AttemptEnd::GivenBack,
-                    Ok(Err(error)) => AttemptEnd::Failed(self.sealed(error.to_string())),
-                    Err(panic) => AttemptEnd::Failed(self.sealed(words_of(&*panic))),
+                    Ok(Err(JobError { text, plan })) => AttemptEnd::Failed(self.sealed(text), plan),
+                    Err(panic) => AttemptEnd::Failed(self.sealed(words_of(&*panic)), None),
                 },
-                () = &mut grace => return AttemptEnd::GivenBack,
-                () = &mut overdue => {
-                    return AttemptEnd::Failed(format!("it took longer than {} s", limit.as_secs_f64()));
-                }
+                () = &mut grace => break DropReason::Shutdown,
+                () = &mut overdue => break DropReason::Deadline(limit),
                 _ = renewals.tick() => {
                     let now = self.now();
                     if let Err(StoreError::JobLost { .. }) = self.jobs.renew_job(claim, now, self.options.lease).await {
-                        return AttemptEnd::Lost;
+                        break DropReason::Lost;
                     }
                     // What else is wrong with the store may pass before the leases end; so may the right to run jobs, and
                     // the job is still ours.
                     drop(self.jobs.lead_jobs(&self.owner, now, self.options.lease).await);
                 }
             }
+        };
+        drop(work);
+        if let Err(error) = handler.dropped(&claim.job, why).await {
+            cx.warn(format!("Job {}: how it ended could not be recorded: {error}.", claim.job.key));
+        }
+        match why {
+            DropReason::Deadline(limit) => {
+                AttemptEnd::Failed(format!("it took longer than {} s", limit.as_secs_f64()), None)
+            }
+            DropReason::Shutdown => AttemptEnd::GivenBack,
+            DropReason::Lost => AttemptEnd::Lost,
         }
     }
 

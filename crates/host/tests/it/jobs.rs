@@ -16,9 +16,9 @@ use quipu_host::jobs::{
 use quipu_host::{Home, HostNotice, Observer, SilentObserver, now};
 use quipu_protocol::Entry;
 use quipu_store::{
-    ClaimOutcome, Fence, Fut, Job, JobClaim, JobKey, JobKind, JobPause, JobPut, JobRetry, JobState, JobTime,
-    Jobs, LOST_ATTEMPT, LineageEnd, NewJob, OpenOptions, Owner, ReadModel as _, RunnerLease,
-    RunnerLeaseOutcome, SessionQuery, SqliteStore, Store as _, StoreError, decode_nodes,
+    ClaimOutcome, Fence, Fut, Job, JobClaim, JobFailurePlan, JobKey, JobKind, JobPause, JobPut, JobRetry,
+    JobState, JobTime, Jobs, LOST_ATTEMPT, LineageEnd, NewJob, OpenOptions, Owner, ReadModel as _,
+    RunnerLease, RunnerLeaseOutcome, SessionQuery, SqliteStore, Store as _, StoreError, decode_nodes,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -218,6 +218,10 @@ impl Jobs for HaltingStore {
         self.store.put_job(job, now)
     }
 
+    fn put_new_job(&self, job: NewJob, now: i64) -> Fut<'_, bool> {
+        self.store.put_new_job(job, now)
+    }
+
     fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: i64, ttl: Duration) -> Fut<'a, RunnerLeaseOutcome> {
         self.store.lead_jobs(owner, now, ttl)
     }
@@ -260,10 +264,10 @@ impl Jobs for HaltingStore {
         &'a self,
         claim: &'a JobClaim,
         error: &'a str,
-        retry: Duration,
+        plan: JobFailurePlan,
         now: i64,
     ) -> Fut<'a, JobState> {
-        self.store.fail_job(claim, error, retry, now)
+        self.store.fail_job(claim, error, plan, now)
     }
 
     fn release_job<'a>(&'a self, claim: &'a JobClaim, now: i64) -> Fut<'a, ()> {

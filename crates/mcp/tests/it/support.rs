@@ -148,6 +148,7 @@ impl Bench {
         let reports = Arc::new(Mutex::new(Vec::new()));
         let kept = reports.clone();
         let cx = ToolContext {
+            session: None,
             run: "run".into(),
             cwd: self.dir.path().to_owned(),
             env: Arc::new([]),

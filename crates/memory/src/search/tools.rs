@@ -327,7 +327,7 @@ impl ToolSource for MemoryTools {
         "memory"
     }
 
-    fn tools<'a>(&'a self, cx: &'a SourceContext) -> BoxFuture<'a, Result<Vec<Arc<dyn Tool>>, SourceError>> {
+    fn tools<'a>(&'a self, _: &'a SourceContext) -> BoxFuture<'a, Result<Vec<Arc<dyn Tool>>, SourceError>> {
         Box::pin(async move {
             let tool = |(name, description, parameters): (&str, &str, Value)| -> Arc<dyn Tool> {
                 let spec = ToolSpec {
@@ -335,7 +335,7 @@ impl ToolSource for MemoryTools {
                     description: description.into(),
                     parameters: Json::from(&parameters),
                 };
-                Arc::new(MemoryTool { spec, notes: self.notes.clone(), session: cx.session.clone() })
+                Arc::new(MemoryTool { spec, notes: self.notes.clone() })
             };
             Ok(MemoryNotes::declarations().into_iter().map(tool).collect())
         })
@@ -345,7 +345,6 @@ impl ToolSource for MemoryTools {
 struct MemoryTool {
     spec: ToolSpec,
     notes: MemoryNotes,
-    session: Option<SessionId>,
 }
 
 impl Tool for MemoryTool {
@@ -362,7 +361,7 @@ impl Tool for MemoryTool {
             let args: Value = call.args.read().unwrap_or_default();
             let answer = tokio::select! {
                 () = cx.cancel.cancelled() => unavailable("the call was cancelled", "Call again when it is needed."),
-                answer = self.notes.call(&self.spec.name, &args, self.session.as_ref()) => {
+                answer = self.notes.call(&self.spec.name, &args, cx.session.as_ref()) => {
                     answer.unwrap_or_else(|| unavailable("there is no such tool", "Go on without memory."))
                 }
             };

@@ -7,7 +7,7 @@ use super::{SqliteStore, rows};
 use crate::{
     ContentQuery, Durability, EraseReport, FoundContent, FoundPage, FoundPlace, Fut, JOB_RUN_TEXT, JOB_RUNS,
     JOB_RUNS_EACH, JobDelivery, JobKey, JobRun, JobRunChange, JobRunState, JobRuns, Needles, NewJobRun,
-    Selection,
+    Selection, StoreError,
 };
 
 const TABLE: &str = "
@@ -19,6 +19,9 @@ CREATE INDEX IF NOT EXISTS quipu_job_run_key ON quipu_job_run(key, id);
 
 /// What [`read`] reads.
 const COLUMNS: &str = "id, key, due, attempt, began, ended, state, session, cost, text, target, delivery";
+
+/// How a failed delivery stands that a person was shown.
+const FAILED_AND_SHOWN: &str = "failed, shown";
 
 fn exists(connection: &Connection) -> Outcome<bool> {
     let mut statement =
@@ -34,6 +37,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<JobRun> {
     let delivery = match owned(11)?.as_str() {
         "nothing" => JobDelivery::Nothing,
         "pending" => JobDelivery::Pending,
+        "failed" | FAILED_AND_SHOWN => JobDelivery::Failed,
         _ => JobDelivery::Done,
     };
     Ok(JobRun {
@@ -126,25 +130,44 @@ fn list(
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-const PENDING: &str = "target = ?1 AND delivery = 'pending' ORDER BY id LIMIT ?2";
-
-fn pending(connection: &Connection, target: &str, limit: i64) -> Outcome<Vec<JobRun>> {
-    if !exists(connection)? {
-        return Ok(Vec::new());
-    }
-    let mut statement =
-        connection.prepare_cached(&format!("SELECT {COLUMNS} FROM quipu_job_run WHERE {PENDING}"))?;
-    let found = statement.query_map(params![target, limit], read)?;
-    Ok(found.collect::<Result<_, _>>()?)
+/// Runs that wait to be told or shown.
+#[derive(Debug, Clone)]
+enum WaitingRuns {
+    /// To this target.
+    Of(String),
+    /// To a person, as they could not be told.
+    Failed,
 }
 
-fn take(connection: &Connection, target: &str, limit: i64) -> Outcome<Vec<JobRun>> {
-    let found = pending(connection, target, limit)?;
-    let mut told = connection.prepare_cached("UPDATE quipu_job_run SET delivery = 'done' WHERE id = ?1")?;
-    for run in &found {
-        told.execute([run.id.cast_signed()])?;
+impl WaitingRuns {
+    fn list(&self, connection: &Connection, limit: i64) -> Outcome<Vec<JobRun>> {
+        if !exists(connection)? {
+            return Ok(Vec::new());
+        }
+        let (condition, target) = match self {
+            Self::Of(target) => ("delivery = 'pending' AND target = ?1", target.as_str()),
+            Self::Failed => ("delivery = 'failed' AND ?1 = ''", ""),
+        };
+        let mut statement = connection.prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM quipu_job_run WHERE {condition} ORDER BY id LIMIT ?2"
+        ))?;
+        let found = statement.query_map(params![target, limit], read)?;
+        Ok(found.collect::<Result<_, _>>()?)
     }
-    Ok(found)
+
+    fn take(&self, connection: &Connection, limit: i64) -> Outcome<Vec<JobRun>> {
+        let found = self.list(connection, limit)?;
+        let after = match self {
+            Self::Of(_) => JobDelivery::Done.word(),
+            Self::Failed => FAILED_AND_SHOWN,
+        };
+        let mut changed =
+            connection.prepare_cached("UPDATE quipu_job_run SET delivery = ?2 WHERE id = ?1")?;
+        for run in &found {
+            changed.execute(params![run.id.cast_signed(), after])?;
+        }
+        Ok(found)
+    }
 }
 
 /// Runs that hold what is looked for, or worked in such a session: row, bytes.
@@ -215,14 +238,36 @@ impl JobRuns for SqliteStore {
     }
 
     fn take_job_runs<'a>(&'a self, target: &'a str, limit: usize) -> Fut<'a, Vec<JobRun>> {
-        let (target, limit) = (target.to_owned(), i64::try_from(limit).unwrap_or(i64::MAX));
-        Box::pin(async move {
-            // Nothing is written where there is nothing.
-            let looked = target.clone();
-            if self.read(move |connection| pending(connection, &looked, 1)).await?.is_empty() {
-                return Ok(Vec::new());
+        Box::pin(self.take_runs(WaitingRuns::Of(target.to_owned()), limit))
+    }
+
+    fn take_failed_deliveries(&self, limit: usize) -> Fut<'_, Vec<JobRun>> {
+        Box::pin(self.take_runs(WaitingRuns::Failed, limit))
+    }
+
+    fn end_deliveries<'a>(&'a self, key: &'a JobKey) -> Fut<'a, ()> {
+        let key = key.clone();
+        Box::pin(self.work(Durability::Process, move |connection| {
+            if exists(connection)? {
+                connection
+                    .prepare_cached(
+                        "UPDATE quipu_job_run SET delivery = 'failed' WHERE key = ?1 AND delivery = 'pending'",
+                    )?
+                    .execute([key.as_str()])?;
             }
-            self.work(Durability::Process, move |connection| take(connection, &target, limit)).await
-        })
+            Ok(())
+        }))
+    }
+}
+
+impl SqliteStore {
+    async fn take_runs(&self, runs: WaitingRuns, limit: usize) -> Result<Vec<JobRun>, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        // Nothing is written where there is nothing.
+        let looked = runs.clone();
+        if self.read(move |connection| looked.list(connection, 1)).await?.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.work(Durability::Process, move |connection| runs.take(connection, limit)).await
     }
 }

@@ -8,9 +8,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::failure::{Failure, Outcome};
 use super::{SqliteStore, rows};
 use crate::{
-    ClaimOutcome, Durability, Fence, Fut, JOB_LIMIT, Job, JobClaim, JobKey, JobKind, JobPause, JobPut,
-    JobRetry, JobState, JobTime, Jobs, LOST_ATTEMPT, NewJob, Owner, RunnerLease, RunnerLeaseOutcome,
-    StoreError, check_job_error,
+    ClaimOutcome, Durability, Fence, Fut, JOB_LIMIT, Job, JobClaim, JobFailurePlan, JobKey, JobKind,
+    JobPause, JobPut, JobRetry, JobState, JobTime, Jobs, LOST_ATTEMPT, NewJob, Owner, RunnerLease,
+    RunnerLeaseOutcome, StoreError, check_job_error,
 };
 
 /// The lease of whoever runs jobs, among those of refs.
@@ -79,12 +79,23 @@ fn put(connection: &Connection, job: &NewJob, now: UnixMs) -> Outcome<JobPut> {
         }
     }
     let (due, span) = when(job.due, now);
+    let is_paused = found.as_ref().is_some_and(|found| found.state == JobState::Paused);
+    let (state, next, span) = if is_paused { ("paused", i64::MAX, None) } else { ("waiting", due, span) };
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO quipu_job (key, kind, state, due, next, span, fence, attempts, attempt_limit, payload) \
-             VALUES (?1, ?2, 'waiting', ?3, ?3, ?4, 0, 0, ?5, ?6)",
+             VALUES (?1, ?2, ?7, ?3, ?8, ?4, 0, 0, ?5, ?6)",
         )?
-        .execute(params![job.key.as_str(), job.kind, due, span, job.attempt_limit.max(1), job.payload])?;
+        .execute(params![
+            job.key.as_str(),
+            job.kind,
+            due,
+            span,
+            job.attempt_limit.max(1),
+            job.payload,
+            state,
+            next
+        ])?;
     Ok(if found.is_some() { JobPut::Replaced } else { JobPut::Added })
 }
 
@@ -206,7 +217,7 @@ fn claim(
 enum JobReport {
     Renewed { ttl: i64 },
     Finished(Option<JobTime>),
-    Failed { error: String, retry: Duration },
+    Failed { error: String, plan: JobFailurePlan },
     Released,
 }
 
@@ -246,16 +257,21 @@ fn say(
             connection.prepare_cached("DELETE FROM quipu_job WHERE key = ?1")?.execute([key.as_str()])?;
             Ok(JobState::Waiting)
         }
-        JobReport::Failed { error, .. } if job.attempts >= job.attempt_limit => {
+        JobReport::Failed { error, plan: JobFailurePlan::Next(next) } => {
+            waits(*next, None, 0, Some(error.as_str()))
+        }
+        JobReport::Failed { error, plan: JobFailurePlan::Retry(retry) }
+            if job.attempts < job.attempt_limit =>
+        {
+            waits(JobTime::After(*retry), Some(job.due), job.attempts, Some(error.as_str()))
+        }
+        JobReport::Failed { error, plan: JobFailurePlan::Retry(_) | JobFailurePlan::Stop } => {
             connection
                 .prepare_cached(
                     "UPDATE quipu_job SET state = 'failed', owner = NULL, next = ?2, span = NULL, error = ?3 WHERE key = ?1",
                 )?
                 .execute(params![key.as_str(), now, error])?;
             Ok(JobState::Failed)
-        }
-        JobReport::Failed { error, retry } => {
-            waits(JobTime::After(*retry), Some(job.due), job.attempts, Some(error))
         }
         JobReport::Released => {
             let attempts = job.attempts.saturating_sub(1);
@@ -268,7 +284,8 @@ fn retry(connection: &Connection, key: &JobKey, now: UnixMs) -> Outcome<JobRetry
     match find(connection, key)?.map(|job| job.state) {
         None => return Ok(JobRetry::Missing),
         Some(JobState::Running { .. }) => return Ok(JobRetry::Running),
-        Some(JobState::Waiting | JobState::Failed | JobState::Paused) => {}
+        Some(JobState::Paused) => return Ok(JobRetry::Paused),
+        Some(JobState::Waiting | JobState::Failed) => {}
     }
     connection
         .prepare_cached(
@@ -348,6 +365,17 @@ impl Jobs for SqliteStore {
         })
     }
 
+    fn put_new_job(&self, job: NewJob, now: UnixMs) -> Fut<'_, bool> {
+        Box::pin(async move {
+            job.check()?;
+            self.work(Durability::Power, move |connection| match find(connection, &job.key)? {
+                Some(_) => Ok(false),
+                None => put(connection, &job, now).map(|_| true),
+            })
+            .await
+        })
+    }
+
     fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: UnixMs, ttl: Duration) -> Fut<'a, RunnerLeaseOutcome> {
         let (owner, ttl) = (owner.clone(), millis(ttl));
         Box::pin(self.work(Durability::Process, move |connection| lead(connection, &owner, now, ttl)))
@@ -387,12 +415,12 @@ impl Jobs for SqliteStore {
         &'a self,
         claim: &'a JobClaim,
         error: &'a str,
-        retry: Duration,
+        plan: JobFailurePlan,
         now: UnixMs,
     ) -> Fut<'a, JobState> {
         Box::pin(async move {
             check_job_error(error)?;
-            self.say_of_job(claim, JobReport::Failed { error: error.to_owned(), retry }, now).await
+            self.say_of_job(claim, JobReport::Failed { error: error.to_owned(), plan }, now).await
         })
     }
 

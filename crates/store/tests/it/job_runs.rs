@@ -48,6 +48,14 @@ async fn run_log_is_bounded_and_tells_each_answer_once() {
     assert_eq!(store.take_job_runs("webhook", 10).await.unwrap(), []);
     let (one, two) = tokio::join!(store.take_job_runs("terminal", 10), store.take_job_runs("terminal", 10));
     assert_eq!(one.unwrap().len() + two.unwrap().len(), 1);
+    // What could not be told is shown once, and stays failed.
+    let told = |delivery| JobRunChange { delivery: Some(delivery), ..JobRunChange::default() };
+    store.change_job_run(other, told(JobDelivery::Pending)).await.unwrap();
+    store.end_deliveries(&"b".into()).await.unwrap();
+    let (one, two) = tokio::join!(store.take_failed_deliveries(10), store.take_failed_deliveries(10));
+    let shown = [one.unwrap(), two.unwrap()].concat();
+    assert_eq!(shown.iter().map(|run| run.id).collect::<Vec<_>>(), [other]);
+    assert_eq!(store.job_runs(Some(&"b".into()), None, 1).await.unwrap()[0].delivery, JobDelivery::Failed);
     for due in 0..JOB_RUNS_EACH.cast_signed() + 5 {
         store.begin_job_run(run("a", due)).await.unwrap();
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quipu_store::{
-    ClaimOutcome, JOB_ERROR_LIMIT, JOB_LIMIT, JOB_PAYLOAD_LIMIT, Job, JobClaim, JobKey, JobKind, JobPause,
-    JobPut, JobRetry, JobState, JobTime, Jobs, LOST_ATTEMPT, NewJob, OpenOptions, Owner, RunnerLease,
-    RunnerLeaseOutcome, SqliteStore, Store as _, StoreError, Upkeep as _, salvage,
+    ClaimOutcome, JOB_ERROR_LIMIT, JOB_LIMIT, JOB_PAYLOAD_LIMIT, Job, JobClaim, JobFailurePlan, JobKey,
+    JobKind, JobPause, JobPut, JobRetry, JobState, JobTime, Jobs, LOST_ATTEMPT, NewJob, OpenOptions, Owner,
+    RunnerLease, RunnerLeaseOutcome, SqliteStore, Store as _, StoreError, Upkeep as _, salvage,
 };
 
 use crate::memory::MemoryStore;
@@ -159,7 +159,10 @@ async fn attempts(jobs: &dyn Jobs) {
         jobs.release_job(&claimed, now + 1).await.unwrap();
         assert_eq!(job(jobs, "t").await.attempts, attempt - 1);
         let claimed = claim(jobs, &lease, now + 1).await.unwrap();
-        let state = jobs.fail_job(&claimed, &format!("no {attempt}"), retry, now + 2).await.unwrap();
+        let state = jobs
+            .fail_job(&claimed, &format!("no {attempt}"), JobFailurePlan::Retry(retry), now + 2)
+            .await
+            .unwrap();
         assert_eq!(state, if attempt < 3 { JobState::Waiting } else { JobState::Failed });
         let stands = job(jobs, "t").await;
         assert_eq!((stands.due, stands.error), (T, Some(format!("no {attempt}"))), "due for the same time");
@@ -179,6 +182,29 @@ async fn attempts(jobs: &dyn Jobs) {
     let stands = job(jobs, "t").await;
     assert_eq!((stands.due, stands.next, stands.attempts, stands.error), (now + 5, now + 5, 0, None));
     assert_eq!(stands.state, JobState::Waiting);
+    // Not for this time any more, and not at all any more.
+    let claimed = claim(jobs, &lease, now + 5).await.unwrap();
+    let next = JobFailurePlan::Next(JobTime::At(now + 50));
+    assert_eq!(jobs.fail_job(&claimed, "later", next, now + 6).await.unwrap(), JobState::Waiting);
+    let stands = job(jobs, "t").await;
+    assert_eq!((stands.due, stands.next, stands.attempts), (now + 50, now + 50, 0));
+    assert_eq!(stands.error.as_deref(), Some("later"), "it is still to be seen");
+    let claimed = claim(jobs, &lease, now + 50).await.unwrap();
+    let stopped = jobs.fail_job(&claimed, "no", JobFailurePlan::Stop, now + 51).await.unwrap();
+    assert_eq!((stopped, job(jobs, "t").await.attempts), (JobState::Failed, 1));
+    // A new one takes nobody's name.
+    let other = new_job("t", "a", JobTime::At(T + 1));
+    assert!(!jobs.put_new_job(NewJob { payload: "other".into(), ..other.clone() }, T).await.unwrap());
+    assert_eq!(job(jobs, "t").await.state, JobState::Failed);
+    jobs.cancel_job(&"t".into()).await.unwrap();
+    assert!(jobs.put_new_job(other, T).await.unwrap());
+    // Paused, it stays so until that is ended.
+    assert_eq!(jobs.pause_job(&"t".into()).await.unwrap(), JobPause::Changed);
+    assert_eq!(jobs.retry_job(&"t".into(), now).await.unwrap(), JobRetry::Paused);
+    let changed = NewJob { payload: "changed".into(), ..new_job("t", "a", JobTime::At(T)) };
+    assert_eq!(jobs.put_job(changed, T).await.unwrap(), JobPut::Replaced);
+    assert_eq!(job(jobs, "t").await.state, JobState::Paused);
+    assert_eq!(claim(jobs, &lease, now + 1_000_000).await, None);
     jobs.cancel_job(&"t".into()).await.unwrap();
     jobs.resign_jobs(&lease).await.unwrap();
 }
@@ -201,7 +227,7 @@ async fn leases_that_run_out(jobs: &dyn Jobs) {
         assert_eq!(jobs.renew_job(&claimed, now, TTL).await, Err(lost("l")));
         assert_eq!(jobs.finish_job(&claimed, None, now).await, Err(lost("l")));
         assert_eq!(jobs.release_job(&claimed, now).await, Err(lost("l")));
-        assert_eq!(jobs.fail_job(&claimed, "", TTL, now).await, Err(lost("l")));
+        assert_eq!(jobs.fail_job(&claimed, "", JobFailurePlan::Retry(TTL), now).await, Err(lost("l")));
         claimed = other;
     }
     // One that was late, and that nobody else has: nothing was lost.
@@ -311,9 +337,9 @@ async fn limits(jobs: &dyn Jobs) {
     let lease = lead(jobs, "me", T).await;
     let claimed = claim(jobs, &lease, T).await.unwrap();
     let long = "e".repeat(JOB_ERROR_LIMIT + 1);
-    let refused = jobs.fail_job(&claimed, &long, TTL, T).await;
+    let refused = jobs.fail_job(&claimed, &long, JobFailurePlan::Retry(TTL), T).await;
     assert!(matches!(refused, Err(StoreError::TooLarge { limit: 4096, .. })), "{refused:?}");
-    jobs.fail_job(&claimed, &long[1..], TTL, T).await.unwrap();
+    jobs.fail_job(&claimed, &long[1..], JobFailurePlan::Retry(TTL), T).await.unwrap();
     jobs.cancel_job(&largest.key).await.unwrap();
     jobs.resign_jobs(&lease).await.unwrap();
 }
@@ -407,7 +433,7 @@ async fn jobs_survive_a_repair() {
     }
     let lease = lead(&store, "me", T).await;
     let failed = claim(&store, &lease, T).await.unwrap();
-    store.fail_job(&failed, "no", TTL, T).await.unwrap();
+    store.fail_job(&failed, "no", JobFailurePlan::Retry(TTL), T).await.unwrap();
     let running = claim(&store, &lease, T).await.unwrap();
     let mut before = store.jobs(None, 9).await.unwrap();
     drop(store);
@@ -471,7 +497,7 @@ fn happening() -> impl Strategy<Value = JobEvent> {
         3 => (0..3_u8).prop_map(|who| JobEvent::Lead { who }),
         1 => (0..3_u8).prop_map(|who| JobEvent::Resign { who }),
         8 => (0..3_u8).prop_map(|who| JobEvent::Claim { who }),
-        8 => (any::<usize>(), 0..5_u8, 0..3_000_i64)
+        8 => (any::<usize>(), 0..7_u8, 0..3_000_i64)
             .prop_map(|(claim, what, time)| JobEvent::Say { claim, what, time }),
         1 => (0..5_u8).prop_map(|key| JobEvent::Cancel { key }),
         1 => (0..5_u8).prop_map(|key| JobEvent::Retry { key }),
@@ -581,7 +607,9 @@ async fn happen(
                     let next = Some(JobTime::After(time));
                     jobs.finish_job(&claim, next, *now).await.map(|()| JobState::Waiting)
                 }
-                3 => jobs.fail_job(&claim, "it failed", time, *now).await,
+                3 => jobs.fail_job(&claim, "it failed", JobFailurePlan::Retry(time), *now).await,
+                5 => jobs.fail_job(&claim, "not now", JobFailurePlan::Next(JobTime::After(time)), *now).await,
+                6 => jobs.fail_job(&claim, "never", JobFailurePlan::Stop, *now).await,
                 _ => jobs.release_job(&claim, *now).await.map(|()| JobState::Waiting),
             };
             assert_eq!(said.is_ok(), holds, "who holds it, and nobody else, may speak of it: {claim:?}");
@@ -593,7 +621,7 @@ async fn happen(
                 let (attempts, _) = laws.attempts.get_mut(&key).expect("it was put");
                 match what {
                     1 => drop(laws.attempts.remove(&key)),
-                    2 => *attempts = 0,
+                    2 | 5 => *attempts = 0,
                     4 => *attempts -= 1,
                     _ => {}
                 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use quipu_protocol::UnixMs;
 use quipu_store::{
-    ClaimOutcome, Fence, Fut, JOB_LIMIT, Job, JobClaim, JobKey, JobKind, JobPause, JobPut, JobRetry,
-    JobState, JobTime, Jobs, LOST_ATTEMPT, NewJob, Owner, RunnerLease, RunnerLeaseOutcome, StoreError,
-    check_job_error,
+    ClaimOutcome, Fence, Fut, JOB_LIMIT, Job, JobClaim, JobFailurePlan, JobKey, JobKind, JobPause, JobPut,
+    JobRetry, JobState, JobTime, Jobs, LOST_ATTEMPT, NewJob, Owner, RunnerLease, RunnerLeaseOutcome,
+    StoreError, check_job_error,
 };
 
 use crate::memory::{MemoryStore, answer};
@@ -68,6 +68,7 @@ impl JobTables {
             }
             None => JobPut::Added,
         };
+        let is_paused = found.is_some_and(|row| row.job.state == JobState::Paused);
         let job = Job {
             key: new.key.clone(),
             kind: new.kind,
@@ -82,6 +83,9 @@ impl JobTables {
         let mut row = Row { job, span: None, fence: 0 };
         row.waits(new.due, now);
         row.job.due = row.job.next;
+        if is_paused {
+            (row.job.state, row.job.next, row.span) = (JobState::Paused, i64::MAX, None);
+        }
         self.jobs.insert(new.key, row);
         Ok(put)
     }
@@ -147,6 +151,14 @@ impl Jobs for MemoryStore {
         answer(self.jobs().put(job, now))
     }
 
+    fn put_new_job(&self, job: NewJob, now: UnixMs) -> Fut<'_, bool> {
+        let is_there = self.jobs().jobs.contains_key(&job.key);
+        if is_there {
+            return answer(job.check().map(|()| false));
+        }
+        answer(self.jobs().put(job, now).map(|_| true))
+    }
+
     fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: UnixMs, ttl: Duration) -> Fut<'a, RunnerLeaseOutcome> {
         answer(Ok(self.jobs().lead(owner, now, millis(ttl))))
     }
@@ -195,7 +207,7 @@ impl Jobs for MemoryStore {
         &'a self,
         claim: &'a JobClaim,
         error: &'a str,
-        retry: Duration,
+        plan: JobFailurePlan,
         now: UnixMs,
     ) -> Fut<'a, JobState> {
         if let Err(error) = check_job_error(error) {
@@ -203,8 +215,15 @@ impl Jobs for MemoryStore {
         }
         answer(self.jobs().held(claim).map(|row| {
             row.fails(error, now);
-            if row.job.attempts < row.job.attempt_limit {
-                row.waits(JobTime::After(retry), now);
+            match plan {
+                JobFailurePlan::Retry(retry) if row.job.attempts < row.job.attempt_limit => {
+                    row.waits(JobTime::After(retry), now);
+                }
+                JobFailurePlan::Next(next) => {
+                    row.waits(next, now);
+                    (row.job.due, row.job.attempts) = (row.job.next, 0);
+                }
+                JobFailurePlan::Retry(_) | JobFailurePlan::Stop => {}
             }
             row.job.state.clone()
         }))
@@ -221,6 +240,7 @@ impl Jobs for MemoryStore {
         answer(Ok(match self.jobs().jobs.get_mut(key) {
             None => JobRetry::Missing,
             Some(Row { job: Job { state: JobState::Running { .. }, .. }, .. }) => JobRetry::Running,
+            Some(row) if row.job.state == JobState::Paused => JobRetry::Paused,
             Some(row) => {
                 row.waits(JobTime::After(Duration::ZERO), now);
                 (row.job.due, row.job.attempts) = (row.job.due.min(now), 0);

@@ -25,6 +25,7 @@ impl Bench {
         let progress = Arc::new(Mutex::new(Vec::new()));
         let told = progress.clone();
         let cx = ToolContext {
+            session: None,
             run: "run".into(),
             cwd: dir.path().join("work"),
             env: Arc::new([]),

@@ -96,6 +96,7 @@ impl HostJudge for Rules {
 
 pub(crate) fn context() -> ToolContext {
     ToolContext {
+        session: None,
         run: "run".into(),
         cwd: "/".into(),
         env: Arc::new([]),

@@ -119,6 +119,7 @@ impl Fixture {
 async fn run(tool: &dyn quipu_tools::Tool, args: serde_json::Value) -> (String, bool) {
     let args = quipu_tools::validate(tool.spec(), &Json::from(&args)).unwrap();
     let cx = ToolContext {
+        session: None,
         run: "run".into(),
         cwd: "/w".into(),
         env: Arc::new([]),

@@ -1,14 +1,18 @@
 //! Where what came of a job goes.
 
+use std::fmt::Display;
 use std::process::Stdio;
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use quipu_providers::net::{LocalRoute, client, describe};
 use quipu_store::JobRun;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
+use super::work::CUT;
 use crate::Home;
 use crate::jobs::JobError;
 use crate::scheduled_job::{JobTarget, checked_url, host_of};
@@ -20,8 +24,29 @@ const SHORT: usize = 300;
 /// Bytes of what a command that failed said that are read.
 const ERROR: u64 = 2_000;
 
+/// How long what a command said is waited for once it has ended: a process that it left may hold the pipe.
+const REST: Duration = Duration::from_millis(200);
+
+/// Why something could not be told.
+#[derive(Debug)]
+pub(super) struct DeliveryError {
+    pub(super) error: JobError,
+    /// Whether it would fail again.
+    pub(super) is_final: bool,
+}
+
+impl DeliveryError {
+    fn passing(why: impl Display) -> Self {
+        Self { error: JobError::new(why), is_final: false }
+    }
+
+    fn lasting(why: impl Display) -> Self {
+        Self { error: JobError::new(why), is_final: true }
+    }
+}
+
 /// Tells a target what came of a run.
-pub(super) async fn deliver(home: &Home, target: &JobTarget, run: &JobRun) -> Result<(), JobError> {
+pub(super) async fn deliver(home: &Home, target: &JobTarget, run: &JobRun) -> Result<(), DeliveryError> {
     let told = async {
         match target {
             JobTarget::Nobody | JobTarget::Terminal => Ok(()),
@@ -30,7 +55,9 @@ pub(super) async fn deliver(home: &Home, target: &JobTarget, run: &JobRun) -> Re
             JobTarget::Webhook(url) => post(url, run).await,
         }
     };
-    let late = |_| JobError::new(format!("the {} took longer than {} s", target.word(), DEADLINE.as_secs()));
+    let late = |_| {
+        DeliveryError::passing(format!("the {} took longer than {} s", target.word(), DEADLINE.as_secs()))
+    };
     tokio::time::timeout(DEADLINE, told).await.map_err(late)?
 }
 
@@ -41,7 +68,7 @@ fn title(run: &JobRun) -> String {
     }
 }
 
-async fn notify(run: &JobRun) -> Result<(), JobError> {
+async fn notify(run: &JobRun) -> Result<(), DeliveryError> {
     let (title, text): (String, String) = (title(run), run.text.chars().take(SHORT).collect());
     let helpers = crate::helpers();
     let script = "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run";
@@ -56,7 +83,7 @@ async fn notify(run: &JobRun) -> Result<(), JobError> {
                 command
             }
             None => {
-                return Err(JobError::new(
+                return Err(DeliveryError::lasting(
                     "neither notify-send nor osascript is installed, so there is no desktop notification",
                 ));
             }
@@ -65,9 +92,9 @@ async fn notify(run: &JobRun) -> Result<(), JobError> {
     run_command(Command::from(command), b"", "the notification").await
 }
 
-async fn command(home: &Home, line: &str, run: &JobRun) -> Result<(), JobError> {
+async fn command(home: &Home, line: &str, run: &JobRun) -> Result<(), DeliveryError> {
     let place = if home.dir.is_dir() { home.dir.as_path() } else { std::path::Path::new("/") };
-    let command = crate::helpers().shell(line, place).map_err(JobError::new)?;
+    let command = crate::helpers().shell(line, place).map_err(DeliveryError::lasting)?;
     let mut command = Command::from(command);
     for name in home.settings().env_keys() {
         command.env_remove(name);
@@ -79,37 +106,70 @@ async fn command(home: &Home, line: &str, run: &JobRun) -> Result<(), JobError> 
     run_command(command, run.text.as_bytes(), "the command").await
 }
 
-async fn run_command(mut command: Command, input: &[u8], what: &str) -> Result<(), JobError> {
-    let failed = |error: std::io::Error| JobError::new(format!("{what} could not be run: {error}"));
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+/// The processes of a command: they end with it, unless it ended well before.
+struct ProcessGroup(Option<Pid>);
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // It may be gone.
+            killpg(group, Signal::SIGKILL).ok();
+        }
+    }
+}
+
+async fn run_command(mut command: Command, input: &[u8], what: &str) -> Result<(), DeliveryError> {
+    let failed = |error: std::io::Error| DeliveryError::lasting(format!("{what} could not be run: {error}"));
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.process_group(0).kill_on_drop(true);
     let mut child = command.spawn().map_err(failed)?;
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
+    let mut group = ProcessGroup(pid);
     let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
     let give = async {
         if let Some(mut stdin) = stdin {
             // One that does not read may be content all the same.
             drop(stdin.write_all(input).await);
         }
+        std::future::pending::<()>().await;
     };
+    let mut said = Vec::new();
     let listen = async {
-        let mut said = Vec::new();
         if let Some(mut stderr) = stderr {
             drop((&mut stderr).take(ERROR).read_to_end(&mut said).await);
             // It must not wait for somebody to read.
             drop(tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await);
         }
-        said
     };
-    let ((), said, status) = tokio::join!(give, listen, child.wait());
-    let status = status.map_err(failed)?;
+    let status = {
+        let (mut give, mut listen) = (std::pin::pin!(give), std::pin::pin!(listen));
+        let mut is_heard = false;
+        let status = loop {
+            tokio::select! {
+                status = child.wait() => break status.map_err(failed)?,
+                () = &mut listen, if !is_heard => is_heard = true,
+                () = &mut give => {}
+            }
+        };
+        if !is_heard {
+            // What it left may go on, and holds nothing up.
+            drop(tokio::time::timeout(REST, listen).await);
+        }
+        status
+    };
     if status.success() {
+        group.0 = None;
         return Ok(());
     }
     let said = String::from_utf8_lossy(&said);
-    Err(JobError::new(format!("{what} ended with {status}: {}", crate::one_line(said.trim(), SHORT))))
+    let why = format!("{what} ended with {status}: {}", crate::one_line(said.trim(), SHORT));
+    // There is no such command, or it is none.
+    let is_final = matches!(status.code(), Some(126 | 127));
+    Err(DeliveryError { error: JobError::new(why), is_final })
 }
 
-async fn post(url: &str, run: &JobRun) -> Result<(), JobError> {
-    let url = checked_url(url).map_err(JobError::new)?;
+async fn post(url: &str, run: &JobRun) -> Result<(), DeliveryError> {
+    let url = checked_url(url).map_err(DeliveryError::lasting)?;
     let host = host_of(url.as_str());
     let body = json!({
         // The same when it is sent once more.
@@ -122,17 +182,22 @@ async fn post(url: &str, run: &JobRun) -> Result<(), JobError> {
         "session": run.session,
         "cost": run.cost,
         "text": run.text,
+        "truncated": run.text.ends_with(CUT),
     });
     // It follows no redirect.
-    let client = client(&url, LocalRoute::Direct).map_err(JobError::new)?;
+    let client = client(&url, LocalRoute::Direct).map_err(DeliveryError::passing)?;
     let sent = client.post(url).header("content-type", "application/json").body(body.to_string()).send();
     // The error of the client names the whole address.
     let answer = sent.await.map_err(|error| {
         let why = describe(&error.without_url());
-        JobError::new(format!("the webhook at {host} could not be reached: {why}"))
+        DeliveryError::passing(format!("the webhook at {host} could not be reached: {why}"))
     })?;
     if answer.status().is_success() {
         return Ok(());
     }
-    Err(JobError::new(format!("the webhook at {host} answered with status {}", answer.status().as_u16())))
+    let status = answer.status().as_u16();
+    let why = format!("the webhook at {host} answered with status {status}");
+    // Too early, too much, or its own fault: that may pass.
+    let passes = matches!(status, 408 | 425 | 429 | 500..);
+    Err(DeliveryError { error: JobError::new(why), is_final: !passes })
 }

@@ -1,15 +1,20 @@
 //! One attempt of a job with a schedule: the work, the log, and who is told.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use quipu_protocol::{SessionId, UnixMs};
-use quipu_store::{Job, JobDelivery, JobRun, JobRunChange, JobRunState, JobRuns, NewJobRun};
+use quipu::Session;
+use quipu_protocol::UnixMs;
+use quipu_schedule::Recurrence;
+use quipu_store::{
+    Job, JobDelivery, JobFailurePlan, JobRun, JobRunChange, JobRunState, JobRuns, JobTime, NewJobRun,
+};
 
+use super::work::{BuiltInWork, WorkEnd, WorkFailure, cut};
 use super::{deliver, prompt};
 use crate::Home;
-use crate::jobs::{JobContext, JobError, JobHandler, JobOutcome};
+use crate::jobs::{DropReason, JobContext, JobError, JobHandler, JobOutcome};
 use crate::scheduled_job::{JobTarget, SCHEDULED, ScheduledJob, ScheduledWork};
 
 /// How long one attempt may take.
@@ -24,64 +29,110 @@ const RETRIES: [Duration; 5] = [
 ];
 /// Runs that are lost with their process, one after the other, before the job waits for its next time.
 const LOST: usize = 3;
-
-/// What came of the work of a job.
-#[derive(Debug, Clone, PartialEq)]
-pub struct WorkEnd {
-    /// How it ended: `Done` or `Limit`.
-    pub state: JobRunState,
-    /// The session that it worked in.
-    pub session: Option<SessionId>,
-    /// US dollars that it cost.
-    pub cost: f64,
-    /// The answer, sealed. Nobody is told of an empty one.
-    pub text: String,
-}
-
-/// Work that this program does by itself when a job is due.
-pub trait BuiltInWork: Send + Sync + 'static {
-    /// Its name in jobs.
-    fn name(&self) -> &str;
-
-    /// Does it. It may be done again after an attempt that was lost.
-    fn run<'a>(
-        &'a self,
-        arguments: &'a [String],
-        cx: &'a JobContext,
-    ) -> BoxFuture<'a, Result<WorkEnd, JobError>>;
+/// How often an answer is given to its target at most.
+const DELIVERIES: u32 = 5;
+/// Runs of a job that are looked at.
+const LOOKED: usize = 20;
+/// The attempt under way: its row in the log, and its session.
+#[derive(Default)]
+struct OpenAttempt {
+    run: Option<u64>,
+    session: Option<Session>,
 }
 
 /// Runs jobs with a schedule.
 pub struct ScheduledHandler {
     home: Home,
     built_in: Vec<Arc<dyn BuiltInWork>>,
+    open: Mutex<OpenAttempt>,
+}
+
+/// The attempt of a job.
+struct Attempt<'a> {
+    job: &'a Job,
+    scheduled: &'a ScheduledJob,
+    log: &'a dyn JobRuns,
+    /// Earlier runs of the job, the newest first.
+    earlier: &'a [JobRun],
+}
+
+impl Attempt<'_> {
+    /// The next time of the job, and no more where there is none.
+    fn again(&self) -> Result<JobOutcome, JobError> {
+        Ok(self.next()?.map_or(JobOutcome::Done, JobOutcome::Again))
+    }
+
+    fn next(&self) -> Result<Option<JobTime>, JobError> {
+        self.scheduled.next(self.job.key.as_str(), crate::now()).map_err(JobError::new)
+    }
+
+    /// For what cannot be mended by another attempt for this time.
+    fn no_more(&self) -> JobFailurePlan {
+        self.next().ok().flatten().map_or(JobFailurePlan::Stop, JobFailurePlan::Next)
+    }
+
+    /// A run that ended and whose answer is still to be given to its target.
+    fn undelivered(&self) -> Option<&JobRun> {
+        let mut ended = self.earlier.iter().filter(|run| run.ended.is_some());
+        ended.find(|run| run.delivery == JobDelivery::Pending && run.target != JobTarget::Terminal.word())
+    }
+}
+
+/// Of earlier runs of a job, the newest first: those that were made for the same time, since a person asked for it last.
+fn same_time<'a>(job: &Job, earlier: &'a [JobRun]) -> impl Iterator<Item = &'a JobRun> {
+    let (due, mut attempt) = (job.due, job.attempts);
+    earlier.iter().take_while(move |run| {
+        // One that was given back did not count.
+        let is_given_back = run.state == JobRunState::Interrupted && run.ended.is_some();
+        let most = if is_given_back { attempt } else { attempt.saturating_sub(1) };
+        attempt = run.attempt;
+        run.due == due && run.attempt <= most
+    })
 }
 
 impl ScheduledHandler {
     /// For the store of a place.
     pub fn new(home: Home, built_in: Vec<Arc<dyn BuiltInWork>>) -> Self {
         // The store that a front has open stays the one that others find.
-        Self { home: home.apart(), built_in }
+        Self { home: home.apart(), built_in, open: Mutex::default() }
+    }
+
+    fn open(&self) -> MutexGuard<'_, OpenAttempt> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn attempt(&self, job: &Job, cx: &JobContext) -> Result<JobOutcome, JobError> {
-        let scheduled = ScheduledJob::of_payload(&job.payload).map_err(JobError::new)?;
-        let again = || {
-            let next = scheduled.next(job.key.as_str(), crate::now()).map_err(JobError::new)?;
-            Ok::<_, JobError>(next.map_or(JobOutcome::Done, JobOutcome::Again))
-        };
-        if job.due > crate::now() {
-            // The clock was set back: its time is still to come.
-            return again();
-        }
+        *self.open() = OpenAttempt::default();
+        let scheduled = ScheduledJob::of_payload(&job.payload)
+            .map_err(|error| JobError::new(error).planned(JobFailurePlan::Stop))?;
         let store = self.home.store().await.map_err(JobError::new)?;
         let log: &dyn JobRuns = &*store;
-        let earlier = log.job_runs(Some(&job.key), None, LOST).await.map_err(JobError::new)?;
-        if let Some(run) = undelivered(&earlier, job, &scheduled.target) {
-            self.tell(log, &scheduled.target, run, cx).await?;
-            return again();
+        let earlier = log.job_runs(Some(&job.key), None, LOOKED).await.map_err(JobError::new)?;
+        let attempt = Attempt { job, scheduled: &scheduled, log, earlier: &earlier };
+        if job.due > crate::now() {
+            // The clock was set back: its time is still to come.
+            return attempt.again();
         }
-        let lost = earlier.iter().take_while(|run| run.ended.is_none()).count();
+        if let Some(run) = attempt.undelivered() {
+            // Nothing is done twice: also a job that is due once did its work, unless it was run before its time.
+            let did_all = matches!(scheduled.when, Recurrence::At(at) if at <= run.began);
+            if run.due == job.due || did_all {
+                self.tell(&attempt, run, cx).await?;
+                return attempt.again();
+            }
+            if let Err(error) = self.tell(&attempt, run, cx).await {
+                if cx.stop().is_cancelled() {
+                    return Err(error);
+                }
+                // Of a time before this one, which has its own answer.
+                log.change_job_run(run.id, delivery(JobDelivery::Failed)).await.map_err(JobError::new)?;
+            }
+        }
+        self.work(&attempt, cx).await
+    }
+
+    async fn work(&self, attempt: &Attempt<'_>, cx: &JobContext) -> Result<JobOutcome, JobError> {
+        let Attempt { job, scheduled, log, .. } = *attempt;
         let new = NewJobRun {
             key: job.key.clone(),
             due: job.due,
@@ -89,97 +140,191 @@ impl ScheduledHandler {
             target: scheduled.target.word().to_owned(),
             began: crate::now(),
         };
-        let id = log.begin_job_run(new.clone()).await.map_err(JobError::new)?;
-        if lost >= LOST && !scheduled.when.is_once() {
-            let text = format!("its process ended {LOST} times in a row; the job waits for its next time");
-            self.end(log, id, JobRunState::Failed, text).await?;
-            return again();
-        }
-        let worked = match &scheduled.work {
-            ScheduledWork::Prompt(work) => {
-                let began = |session: SessionId| async move {
-                    let change = JobRunChange { session: Some(session), ..JobRunChange::default() };
-                    log.change_job_run(id, change).await.map_err(JobError::new)
+        let lost = same_time(job, attempt.earlier).take_while(|run| run.ended.is_none()).count();
+        let spent: f64 = same_time(job, attempt.earlier).map(|run| run.cost).sum();
+        let id = log.begin_job_run(new).await.map_err(JobError::new)?;
+        self.open().run = Some(id);
+        let worked = if lost >= LOST && !scheduled.when.is_once() {
+            let why = format!("its process ended {LOST} times in a row; the job waits for its next time");
+            Err(WorkFailure { error: JobError::new(why), cost: 0.0, is_final: true })
+        } else {
+            self.do_work(attempt, (id, spent), cx).await
+        };
+        let ended = match worked {
+            Ok(end) => {
+                let silent = scheduled.target == JobTarget::Nobody || end.text.trim().is_empty();
+                let told = if silent { JobDelivery::Nothing } else { JobDelivery::Pending };
+                let change = JobRunChange {
+                    session: end.session,
+                    ended: Some((end.state, crate::now())),
+                    cost: Some(end.cost),
+                    text: Some(cut(end.text)),
+                    delivery: Some(told),
                 };
-                prompt::run(&self.home, work, cx.stop(), began).await
+                log.change_job_run(id, change).await.map_err(JobError::new)?;
+                Ok(())
+            }
+            Err(failure) if cx.stop().is_cancelled() => {
+                let text = crate::sealed(&failure.error.to_string());
+                self.end(log, (id, JobRunState::Interrupted), (text, failure.cost), JobDelivery::Nothing)
+                    .await?;
+                return Err(failure.error);
+            }
+            Err(failure) => {
+                let plan = if failure.is_final { attempt.no_more() } else { self.plan(job, crate::now()) };
+                self.end_failed(attempt, id, (&failure.error.to_string(), failure.cost), plan).await?;
+                Err(failure.error.planned(plan))
+            }
+        };
+        self.open().run = None;
+        // As it stands in the log: each time that it is told it is the same.
+        let run = log.job_runs(Some(&job.key), None, LOOKED).await.map_err(JobError::new)?;
+        let run = run.into_iter().find(|run| run.id == id && run.delivery == JobDelivery::Pending);
+        if let Some(run) = run.filter(|_| scheduled.target != JobTarget::Terminal) {
+            let told = self.tell(attempt, &run, cx).await;
+            match (&ended, told) {
+                (Ok(()), told) => told?,
+                // A failure is told once; the terminal has it then.
+                (Err(_), Err(_)) if !cx.stop().is_cancelled() => {
+                    log.change_job_run(id, delivery(JobDelivery::Failed)).await.map_err(JobError::new)?;
+                }
+                (Err(_), _) => {}
+            }
+        }
+        ended?;
+        attempt.again()
+    }
+
+    async fn do_work(
+        &self,
+        attempt: &Attempt<'_>,
+        (id, spent): (u64, f64),
+        cx: &JobContext,
+    ) -> Result<WorkEnd, WorkFailure> {
+        let log = attempt.log;
+        match &attempt.scheduled.work {
+            ScheduledWork::Prompt(work) => {
+                let began = |session: Session| {
+                    let name = session.view().session;
+                    self.open().session = Some(session);
+                    let change = JobRunChange { session: Some(name), ..JobRunChange::default() };
+                    async move { log.change_job_run(id, change).await.map_err(JobError::new) }
+                };
+                let done = prompt::run(&self.home, work, spent, cx.stop(), began).await;
+                self.open().session = None;
+                done
             }
             ScheduledWork::BuiltIn { name, arguments } => {
                 match self.built_in.iter().find(|work| work.name() == name) {
-                    Some(work) => work.run(arguments, cx).await,
-                    None => Err(JobError::new(format!("this version has no built-in work `{name}`"))),
+                    Some(work) => work.run(arguments, cx).await.map_err(WorkFailure::from),
+                    None => Err(JobError::new(format!("this version has no built-in work `{name}`")).into()),
                 }
             }
-        };
-        let end = match worked {
-            Ok(end) => end,
-            Err(error) => {
-                let state =
-                    if cx.stop().is_cancelled() { JobRunState::Interrupted } else { JobRunState::Failed };
-                self.end(log, id, state, crate::sealed(&error.to_string())).await?;
-                return Err(error);
-            }
-        };
-        let silent = scheduled.target == JobTarget::Nobody || end.text.trim().is_empty();
-        let delivery = if silent { JobDelivery::Nothing } else { JobDelivery::Pending };
-        let run = JobRun {
-            id,
-            key: job.key.clone(),
-            due: job.due,
-            attempt: job.attempts,
-            began: new.began,
-            ended: Some(crate::now()),
-            state: end.state,
-            session: end.session.clone(),
-            cost: end.cost,
-            text: end.text.clone(),
-            target: new.target,
-            delivery,
-        };
-        let change = JobRunChange {
-            session: end.session,
-            ended: Some((end.state, crate::now())),
-            cost: Some(end.cost),
-            text: Some(end.text),
-            delivery: Some(delivery),
-        };
-        log.change_job_run(id, change).await.map_err(JobError::new)?;
-        if delivery == JobDelivery::Pending && scheduled.target != JobTarget::Terminal {
-            self.tell(log, &scheduled.target, &run, cx).await?;
         }
-        again()
+    }
+
+    /// Records a failure. Where the job is not tried again for this time, its target is to be told; of the same failure at
+    /// one time after the other only once.
+    async fn end_failed(
+        &self,
+        attempt: &Attempt<'_>,
+        id: u64,
+        (why, cost): (&str, f64),
+        plan: JobFailurePlan,
+    ) -> Result<(), JobError> {
+        let job = attempt.job;
+        let text = crate::sealed(why);
+        let is_last = match plan {
+            JobFailurePlan::Retry(_) => job.attempts >= job.attempt_limit,
+            JobFailurePlan::Next(_) | JobFailurePlan::Stop => true,
+        };
+        let before = attempt.earlier.iter().find(|run| run.due != job.due && run.ended.is_some());
+        let is_known = before.is_some_and(|run| run.state == JobRunState::Failed && run.text == text);
+        let tells = is_last && !is_known && attempt.scheduled.target != JobTarget::Nobody;
+        let told = if tells { JobDelivery::Pending } else { JobDelivery::Nothing };
+        self.end(attempt.log, (id, JobRunState::Failed), (text, cost), told).await
     }
 
     async fn end(
         &self,
         log: &dyn JobRuns,
-        id: u64,
-        state: JobRunState,
-        text: String,
+        (id, state): (u64, JobRunState),
+        (text, cost): (String, f64),
+        told: JobDelivery,
     ) -> Result<(), JobError> {
         let ended = Some((state, crate::now()));
-        let change = JobRunChange { ended, text: Some(text), ..JobRunChange::default() };
+        let (text, cost, delivery) = (Some(cut(text)), Some(cost), Some(told));
+        let change = JobRunChange { session: None, ended, cost, text, delivery };
         log.change_job_run(id, change).await.map_err(JobError::new)
     }
 
-    async fn tell(
-        &self,
-        log: &dyn JobRuns,
-        target: &JobTarget,
-        run: &JobRun,
-        cx: &JobContext,
-    ) -> Result<(), JobError> {
-        let told = cx.stop().run_until_cancelled(deliver::deliver(&self.home, target, run)).await;
-        told.unwrap_or_else(|| Err(JobError::new("the job was stopped")))?;
-        let change = JobRunChange { delivery: Some(JobDelivery::Done), ..JobRunChange::default() };
-        log.change_job_run(run.id, change).await.map_err(JobError::new)
+    /// Gives the answer of a run to its target. Where that failed for good, or often enough, the job goes on with its next time.
+    async fn tell(&self, attempt: &Attempt<'_>, run: &JobRun, cx: &JobContext) -> Result<(), JobError> {
+        let Attempt { job, scheduled, log, .. } = *attempt;
+        let told = cx.stop().run_until_cancelled(deliver::deliver(&self.home, &scheduled.target, run)).await;
+        let Some(told) = told else { return Err(JobError::new("the job was stopped")) };
+        let Err(failure) = told else {
+            return log.change_job_run(run.id, delivery(JobDelivery::Done)).await.map_err(JobError::new);
+        };
+        let tries = job.attempts.saturating_sub(run.attempt).saturating_add(1);
+        let why = failure.error.to_string();
+        if !failure.is_final && tries < DELIVERIES && job.attempts < job.attempt_limit {
+            return Err(failure.error.planned(self.plan(job, crate::now())));
+        }
+        log.change_job_run(run.id, delivery(JobDelivery::Failed)).await.map_err(JobError::new)?;
+        let why = format!("the answer was not delivered, and stays in the log: {why}");
+        Err(JobError::new(why).planned(attempt.no_more()))
+    }
+
+    fn plan(&self, job: &Job, now: UnixMs) -> JobFailurePlan {
+        let failed = usize::try_from(job.attempts.saturating_sub(1)).unwrap_or(usize::MAX);
+        if let Some(wait) = RETRIES.get(failed) {
+            return JobFailurePlan::Retry(*wait);
+        }
+        // Often enough: it waits for its next time.
+        let scheduled = ScheduledJob::of_payload(&job.payload).ok();
+        let next = scheduled.and_then(|scheduled| scheduled.next(job.key.as_str(), now).ok().flatten());
+        next.map_or(JobFailurePlan::Stop, JobFailurePlan::Next)
+    }
+
+    async fn record_drop(&self, job: &Job, why: DropReason) -> Result<(), JobError> {
+        let OpenAttempt { run, session } = std::mem::take(&mut *self.open());
+        let cost = match session {
+            Some(session) => {
+                // There is no time for that when the program ends.
+                if why != DropReason::Shutdown {
+                    session.shutdown().await;
+                }
+                session.spent()
+            }
+            None => 0.0,
+        };
+        let Some(id) = run else { return Ok(()) };
+        let store = self.home.store().await.map_err(JobError::new)?;
+        let log: &dyn JobRuns = &*store;
+        let nothing = JobDelivery::Nothing;
+        let interrupted = |text: &str| (text.to_owned(), cost);
+        match why {
+            DropReason::Shutdown => {
+                self.end(log, (id, JobRunState::Interrupted), interrupted("the program ended"), nothing).await
+            }
+            DropReason::Lost => {
+                let text = "the job was paused, removed or replaced, or another process took it over";
+                self.end(log, (id, JobRunState::Interrupted), interrupted(text), nothing).await
+            }
+            DropReason::Deadline(limit) => {
+                let scheduled = ScheduledJob::of_payload(&job.payload).map_err(JobError::new)?;
+                let earlier = log.job_runs(Some(&job.key), None, LOOKED).await.map_err(JobError::new)?;
+                let attempt = Attempt { job, scheduled: &scheduled, log, earlier: &earlier };
+                let text = format!("it took longer than {} s", limit.as_secs());
+                self.end_failed(&attempt, id, (&text, cost), self.plan(job, crate::now())).await
+            }
+        }
     }
 }
 
-/// A run for the same time that ended well, and whose answer could not be told: it is not done again.
-fn undelivered<'a>(earlier: &'a [JobRun], job: &Job, target: &JobTarget) -> Option<&'a JobRun> {
-    let run = earlier.first()?;
-    let is_open = run.due == job.due && run.delivery == JobDelivery::Pending;
-    (is_open && run.ended.is_some() && *target != JobTarget::Terminal).then_some(run)
+fn delivery(delivery: JobDelivery) -> JobRunChange {
+    JobRunChange { delivery: Some(delivery), ..JobRunChange::default() }
 }
 
 impl JobHandler for ScheduledHandler {
@@ -191,18 +336,70 @@ impl JobHandler for ScheduledHandler {
         DEADLINE
     }
 
-    fn retry(&self, job: &Job, now: UnixMs) -> Option<Duration> {
-        let failed = usize::try_from(job.attempts.saturating_sub(1)).unwrap_or(usize::MAX);
-        if let Some(wait) = RETRIES.get(failed) {
-            return Some(*wait);
-        }
-        // Often enough: it waits for its next time.
-        let scheduled = ScheduledJob::of_payload(&job.payload).ok()?;
-        let next = scheduled.schedule(job.key.as_str()).ok()?.next_after(now)?;
-        Some(Duration::from_millis(u64::try_from(next - now).unwrap_or(0)).max(RETRIES[0]))
+    fn retry(&self, job: &Job, now: UnixMs) -> Option<JobFailurePlan> {
+        Some(self.plan(job, now))
+    }
+
+    fn dropped<'a>(&'a self, job: &'a Job, why: DropReason) -> BoxFuture<'a, Result<(), JobError>> {
+        Box::pin(self.record_drop(job, why))
     }
 
     fn run<'a>(&'a self, job: &'a Job, cx: &'a JobContext) -> BoxFuture<'a, Result<JobOutcome, JobError>> {
         Box::pin(self.attempt(job, cx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_of_one_time_share_a_budget_until_a_person_retries() {
+        let run = |due, attempt, state, cost| JobRun {
+            id: 0,
+            key: "job".into(),
+            due,
+            attempt,
+            began: 0,
+            ended: Some(1),
+            state,
+            session: None,
+            cost,
+            text: String::new(),
+            target: "none".to_owned(),
+            delivery: JobDelivery::Nothing,
+        };
+        let (failed, interrupted) = (JobRunState::Failed, JobRunState::Interrupted);
+        // The newest first; one was given back, and did not count as an attempt.
+        let earlier = [
+            run(9, 3, failed, 8.0),
+            JobRun { ended: None, ..run(9, 2, interrupted, 4.0) },
+            run(9, 1, interrupted, 2.0),
+            run(9, 1, failed, 1.0),
+            run(5, 1, failed, 16.0),
+        ];
+        let job = |attempts| Job {
+            key: "job".into(),
+            kind: SCHEDULED.to_owned(),
+            payload: String::new(),
+            state: quipu_store::JobState::Waiting,
+            due: 9,
+            next: 9,
+            attempts,
+            attempt_limit: u32::MAX,
+            error: None,
+        };
+        let spent = |attempts| same_time(&job(attempts), &earlier).map(|run| run.cost).sum::<f64>();
+        assert_eq!(
+            spent(4),
+            14.0,
+            "a failed first attempt before another first one is of an earlier request"
+        );
+        assert_eq!(spent(1), 0.0, "a person asked for it again");
+        let lost = |attempts| {
+            let runs = same_time(&job(attempts), &earlier[1..]);
+            runs.take_while(|run| run.ended.is_none()).count()
+        };
+        assert_eq!((lost(3), lost(1)), (1, 0), "only the death of a process is one");
     }
 }

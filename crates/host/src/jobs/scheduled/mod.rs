@@ -3,5 +3,7 @@
 mod deliver;
 mod handler;
 mod prompt;
+mod work;
 
-pub use handler::{BuiltInWork, ScheduledHandler, WorkEnd};
+pub use handler::ScheduledHandler;
+pub use work::{BuiltInWork, WorkEnd};
