@@ -11,8 +11,8 @@ use std::time::Instant;
 use futures_util::FutureExt as _;
 use quipu_memory::AuthorClass;
 use quipu_memory::dream::{
-    DistilAsk, Dream, DreamFut, DreamHost, DreamSettings, LineClass, NodeText, NoteFile, WriteResult,
-    claim_hash, concept_tags,
+    DistilAsk, Dream, DreamError, DreamFut, DreamHost, DreamSettings, LineClass, NodeText, NoteFile,
+    WriteResult, claim_hash, concept_tags,
 };
 use quipu_protocol::{NodeId, UnixMs};
 use quipu_store::{Dreams as _, OpenOptions, SignalKind, SignalPlace, SqliteStore, TextSignal};
