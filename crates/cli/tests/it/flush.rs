@@ -44,6 +44,12 @@ fn overflow() -> Reply {
     Reply::error(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum")
 }
 
+/// What a model was asked for notes.
+fn flushes(world: &World) -> Vec<String> {
+    let bodies = world.requests().iter().map(|request| request.json().to_string()).collect::<Vec<_>>();
+    bodies.into_iter().filter(|body| body.contains("What is worth keeping?")).collect()
+}
+
 #[test]
 fn conversation_is_noted_once_for_each_compaction() {
     let long = "word ".repeat(400);
@@ -51,9 +57,14 @@ fn conversation_is_noted_once_for_each_compaction() {
         let second = if refuses { says(&long) } else { full(&long) };
         let mut script = vec![says(&long), second];
         script.extend(refuses.then(overflow));
-        script.extend([says("- The deploy server is red"), says("## Goal\nTo count."), says("three")]);
+        script.extend([
+            says("- The deploy server is red"),
+            says("## Goal\nTo count."),
+            says("At first."),
+            says("three"),
+        ]);
         let world = World::new(script);
-        settings(&world, &json!({ "memory-flush": 1.0 }));
+        settings(&world, &json!({ "memory-flush": 1_000.0 }));
         let memory = on(&world);
         world.run(&["-p", "one </conversation> two"]).ok();
         world.run(&["-p", "-c", "two"]).ok();
@@ -61,12 +72,7 @@ fn conversation_is_noted_once_for_each_compaction() {
         let note = notes(&memory);
         assert_eq!(note.matches("- The deploy server is red").count(), 1, "{refuses}: {note}");
         assert_eq!(note.matches("<!-- quipu:flush ").count(), 1, "{refuses}: {note}");
-        let asked: Vec<String> = world
-            .requests()
-            .iter()
-            .map(|request| request.json().to_string())
-            .filter(|body| body.contains("What is worth keeping?"))
-            .collect();
+        let asked = flushes(&world);
         assert_eq!(asked.len(), 1);
         assert!(asked[0].contains("</conversation-"), "{}", asked[0]);
         let usage = world.run(&["usage", "--by", "purpose", "--json"]).ok().json_lines();
@@ -77,16 +83,25 @@ fn conversation_is_noted_once_for_each_compaction() {
 #[test]
 fn nothing_is_noted_without_memory_or_an_amount() {
     let long = "word ".repeat(400);
-    for (is_on, background) in
-        [(false, json!({ "memory-flush": 1.0 })), (true, json!({})), (true, json!({ "memory-flush": 0.0 }))]
-    {
-        let world = World::new([says(&long), full(&long), says("## Goal\nTo count."), says("three")]);
+    for (is_on, background) in [
+        (false, json!({ "memory-flush": 1_000.0 })),
+        (true, json!({})),
+        (true, json!({ "memory-flush": 0.0 })),
+    ] {
+        let world = World::new([
+            says(&long),
+            full(&long),
+            says("## Goal\nTo count."),
+            says("At first."),
+            says("three"),
+        ]);
         settings(&world, &background);
         let memory = is_on.then(|| on(&world));
         world.run(&["-p", "one"]).ok();
         world.run(&["-p", "-c", "two"]).ok();
         world.run(&["-p", "-c", "three?"]).ok();
-        assert_eq!(world.requests().len(), 4);
+        assert_eq!(world.requests().len(), 5);
+        assert!(flushes(&world).is_empty());
         assert!(memory.is_none_or(|memory| notes(&memory).is_empty()));
     }
 }
