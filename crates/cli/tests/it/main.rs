@@ -74,8 +74,6 @@ mod faults;
 #[cfg(test)]
 mod first_run;
 #[cfg(test)]
-mod flush;
-#[cfg(test)]
 mod forest;
 #[cfg(test)]
 mod graph;
