@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use quipu_host::{memory_search, now, seal_credentials};
+use quipu_host::{memory_search, note_search, now, seal_credentials};
 use quipu_memory::AuthorClass;
 use quipu_memory::search::{HitPlace, MemoryHit, MemoryQuestion};
 use quipu_seal::Sealer;
@@ -102,6 +102,7 @@ pub(crate) async fn run(args: &MemorySearchArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(error.to_string()))?;
     drop(progress);
     let answer = search.search(&question).await.map_err(|error| Failure::failed(error.to_string()))?;
+    note_search(&home, &search, &question.text, &answer.hits).await;
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     let paint = Paint::stdout();
     for hit in &answer.hits {

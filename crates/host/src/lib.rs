@@ -101,7 +101,7 @@ pub use login::{
     LoginMethod, LoginOffer, ProviderLogin, RestrictionConsent, agent_login, begin_login, login_offer,
     login_offers, use_agent_login,
 };
-pub use memory_search::{is_memory_on, memory_notes, memory_search};
+pub use memory_search::{is_memory_on, memory_notes, memory_search, note_search};
 pub use mentions::{Mentions, ResourceSuggestion, names_resource};
 pub use missing_cwd::MissingDirectories;
 pub use model::model_of;

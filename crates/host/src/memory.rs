@@ -11,6 +11,7 @@ use quipu_memory::{ForgetList, MemoryError, MemoryHome, MemoryKind, MemoryPlace,
 use quipu_store::Graph;
 
 use crate::memory_flush::FlushSource;
+use crate::purposes::FLUSH_PURPOSE;
 use crate::settings::{SettingsFile, set_setting};
 use crate::{DREAM_PURPOSE, Failure, Home, OpenRequest, Question, has_background_budget};
 
@@ -94,10 +95,10 @@ pub(crate) fn ask(home: &Home, request: &OpenRequest, cwd: &Path) -> Result<(), 
     Ok(())
 }
 
-/// US dollars a day that a person is asked to allow for dreams.
+/// US dollars a day that a person is asked to allow for dreams, and for notes before compactions.
 const DREAM_DOLLARS: f64 = 0.10;
 
-/// Asks once what dreams may cost, where they are on.
+/// Asks once what dreams and notes before compactions may cost, where dreams are on.
 pub(crate) fn ask_for_money(home: &Home, request: &OpenRequest) -> Result<(), Failure> {
     if !is_possible(home, request)
         || has_background_budget(home, DREAM_PURPOSE)
@@ -106,12 +107,16 @@ pub(crate) fn ask_for_money(home: &Home, request: &OpenRequest) -> Result<(), Fa
         return Ok(());
     }
     let text = format!(
-        "Dreams promote what you recall often to MEMORY.md at night. A model can shorten it, for up to ${DREAM_DOLLARS:.2} a day \
-         (budget.background). May it?"
+        "Dreams promote what you recall often to MEMORY.md at night. A model can shorten it, and note what is worth keeping before \
+         a conversation is compacted, for up to ${DREAM_DOLLARS:.2} a day each (budget.background). May it?"
     );
     if let Some(allows) = request.answer(Question::DreamBudget, &text)? {
         let mut budgets = serde_json::json!(home.config().budget.background);
-        budgets[DREAM_PURPOSE] = serde_json::json!(if allows { DREAM_DOLLARS } else { 0.0 });
+        for purpose in [DREAM_PURPOSE, FLUSH_PURPOSE] {
+            if !has_background_budget(home, purpose) {
+                budgets[purpose] = serde_json::json!(if allows { DREAM_DOLLARS } else { 0.0 });
+            }
+        }
         set_setting(home, &SettingsFile::User, "budget.background", &budgets.to_string())
             .map_err(crate::setup::setting_failure)?;
     }

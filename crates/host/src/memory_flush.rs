@@ -6,16 +6,17 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use quipu::{CallRequest, CompactionAsk, Context, ContextAsk, ContextSource, RunnerPurpose, SourceError};
-use quipu_memory::class_of_turn;
 use quipu_memory::files::FileName;
 use quipu_memory::flush::{flush_class, flush_mark, flush_note, flush_prompt};
 use quipu_memory::notes::{NoteAuthor, Notebook};
+use quipu_memory::{Forgotten, class_of_turn};
 use quipu_store::Graph;
 use quipu_transcript::conversation_text;
 
+use crate::Home;
 use crate::background_budget::background_budget;
+use crate::memory::memory_home;
 use crate::purposes::FLUSH_PURPOSE;
-use crate::{Home, has_background_budget};
 
 /// How long a compaction waits for the note.
 const DEADLINE: Duration = Duration::from_secs(55);
@@ -37,15 +38,12 @@ impl FlushSource {
         Self { home, book, store }
     }
 
-    /// US dollars that the note may cost; `None` where none is made, and no amount where the session's own limits are enough.
-    async fn money(&self) -> Result<Option<Option<f64>>, SourceError> {
-        if !has_background_budget(&self.home, FLUSH_PURPOSE) {
-            return Ok(Some(None));
-        }
+    /// US dollars that the note may cost; `None` where nobody allowed any.
+    async fn money(&self) -> Result<Option<f64>, SourceError> {
         let budget =
             background_budget(&self.home, &*self.store, FLUSH_PURPOSE).await.map_err(SourceError::new)?;
         match budget.left() {
-            Some(left) => Ok(Some(Some(left))),
+            Some(left) => Ok(Some(left)),
             None if budget.limit > 0.0 => Err(SourceError::new(format!(
                 "the ${} a day for notes before compactions (budget.background) are spent",
                 budget.limit
@@ -71,12 +69,14 @@ impl FlushSource {
         let request = CallRequest {
             system,
             max_tokens: TOKENS,
-            budget,
+            budget: Some(budget),
             deadline: DEADLINE,
             ..CallRequest::new(purpose, prompt)
         };
         let answer = ask.cx.runner().call(request).await.map_err(SourceError::new)?;
-        let Some(note) = flush_note(&answer.text, &mark) else { return Ok(()) };
+        let forgotten = Forgotten::read(&memory_home(&self.home)).map_err(SourceError::new)?;
+        let answer: Vec<&str> = answer.text.lines().filter(|line| !forgotten.hides_line(line)).collect();
+        let Some(note) = flush_note(&answer.join("\n"), &mark) else { return Ok(()) };
         let class = flush_class(ask.messages.iter().map(AsRef::as_ref), ask.previous.is_some());
         let turn = class_of_turn(&*self.store, ask.head).await.map_err(SourceError::new)?;
         let author =

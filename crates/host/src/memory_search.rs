@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use quipu_memory::dream::RecalledText;
+use quipu_memory::dream::{RecalledText, recall_fit};
 use quipu_memory::notes::Notebook;
 use quipu_memory::project_root;
 use quipu_memory::search::{HitPlace, MemoryHit, MemoryNotes, MemorySearch, RecallObserver};
+use quipu_protocol::SessionId;
 use quipu_providers::{EmbedderSettings, StaticModel};
 use quipu_seal::Sealer;
 use quipu_store::Graph;
@@ -60,43 +61,66 @@ pub fn memory_notes(
     Ok(Some(if home.config().dreaming.enabled { notes.with_observer(Arc::new(observer)) } else { notes }))
 }
 
-/// Notes what searches of models found, for dreams.
+/// Notes what searches found, for dreams.
 struct DreamRecalls {
     home: Home,
     books: Vec<Notebook>,
 }
 
 impl RecallObserver for DreamRecalls {
-    fn found(&self, question: &str, hits: &[MemoryHit]) {
-        let mut found: Vec<(Notebook, Vec<RecalledText>)> =
-            self.books.iter().map(|book| (book.clone(), Vec::new())).collect();
-        for hit in hits {
-            let (memory, text) = match &hit.place {
-                // What sessions say belongs to the project's memory, which comes first.
-                HitPlace::Node { node, .. } => {
-                    (None, RecalledText::Node { node: *node, text: hit.snippet.clone(), score: hit.score })
-                }
-                HitPlace::Note { memory, citation } => {
-                    let (path, score) = (citation.path.clone(), hit.score);
-                    let (first, last) = (*citation.lines.start(), *citation.lines.end());
-                    (Some(&memory.id), RecalledText::Lines { path, first, last, score })
-                }
-            };
-            let is_of = |book: &Notebook| memory.is_none_or(|memory| book.place().id == *memory);
-            if let Some((_, texts)) = found.iter_mut().find(|(book, _)| is_of(book)) {
-                texts.push(text);
-            }
-        }
+    fn found(&self, question: &str, session: Option<&SessionId>, hits: &[MemoryHit]) {
+        let found = by_memory(&self.books, question, session, hits);
         let (home, question) = (self.home.clone(), question.to_owned());
-        tokio::spawn(async move {
-            let Ok(Some(store)) = home.existing_store().await else { return };
-            for (book, texts) in found.iter().filter(|(_, texts)| !texts.is_empty()) {
-                if let Err(failure) = note_recalls(&home, &store, book, &question, texts).await {
-                    home.warn(failure.message);
-                }
-            }
-        });
+        tokio::spawn(async move { note_all(&home, &question, &found).await });
     }
+}
+
+/// Notes what a search of a person found, for dreams. Nothing is stored where dreaming is off; what fails is a warning.
+pub async fn note_search(home: &Home, search: &MemorySearch, question: &str, hits: &[MemoryHit]) {
+    if home.config().dreaming.enabled {
+        note_all(home, question, &by_memory(search.books(), question, None, hits)).await;
+    }
+}
+
+async fn note_all(home: &Home, question: &str, found: &[(Notebook, Vec<RecalledText>)]) {
+    let Ok(Some(store)) = home.existing_store().await else { return };
+    for (book, texts) in found.iter().filter(|(_, texts)| !texts.is_empty()) {
+        if let Err(failure) = note_recalls(home, &store, book, question, texts).await {
+            home.warn(failure.message);
+        }
+    }
+}
+
+/// What was found of each memory, without what the session that asks says itself.
+fn by_memory(
+    books: &[Notebook],
+    question: &str,
+    asking: Option<&SessionId>,
+    hits: &[MemoryHit],
+) -> Vec<(Notebook, Vec<RecalledText>)> {
+    let mut found: Vec<(Notebook, Vec<RecalledText>)> =
+        books.iter().map(|book| (book.clone(), Vec::new())).collect();
+    for hit in hits {
+        // The score of a search is one among its hits; a dream compares those of many.
+        let score = recall_fit(question, &hit.snippet);
+        let (memory, text) = match &hit.place {
+            HitPlace::Node { session, .. } if session.is_some() && session.as_ref() == asking => continue,
+            // What sessions say belongs to the project's memory, which comes first.
+            HitPlace::Node { node, .. } => {
+                (None, RecalledText::Node { node: *node, text: hit.snippet.clone(), score })
+            }
+            HitPlace::Note { memory, citation } => {
+                let path = citation.path.clone();
+                let (first, last) = (*citation.lines.start(), *citation.lines.end());
+                (Some(&memory.id), RecalledText::Lines { path, first, last, score })
+            }
+        };
+        let is_of = |book: &Notebook| memory.is_none_or(|memory| book.place().id == *memory);
+        if let Some((_, texts)) = found.iter_mut().find(|(book, _)| is_of(book)) {
+            texts.push(text);
+        }
+    }
+    found
 }
 
 /// Whether memories are open in a directory.

@@ -11,8 +11,8 @@ use std::time::Instant;
 use futures_util::FutureExt as _;
 use quipu_memory::AuthorClass;
 use quipu_memory::dream::{
-    DistilAsk, Dream, DreamFut, DreamHost, DreamSettings, LineClass, NodeText, NoteFile, WriteResult,
-    claim_hash, concept_tags,
+    DistilAsk, Dream, DreamError, DreamFut, DreamHost, DreamSettings, LineClass, NodeText, NoteFile,
+    WriteResult, claim_hash, concept_tags,
 };
 use quipu_protocol::{NodeId, UnixMs};
 use quipu_store::{Dreams as _, OpenOptions, SignalKind, SignalPlace, SqliteStore, TextSignal};
@@ -46,8 +46,15 @@ impl DreamHost for Files {
     }
 
     fn classes<'a>(&'a self, _: &'a str, text: &'a str) -> DreamFut<'a, Vec<LineClass>> {
-        let classes = text.lines().map(|_| LineClass { class: AuthorClass::Owner, node: None }).collect();
+        let classes = text
+            .lines()
+            .map(|_| LineClass { class: AuthorClass::Owner, node: None, is_dream: false })
+            .collect();
         async move { Ok(classes) }.boxed()
+    }
+
+    fn is_forgotten(&self, _: &str) -> Result<bool, DreamError> {
+        Ok(false)
     }
 
     fn node(&self, _: NodeId) -> DreamFut<'_, Option<NodeText>> {

@@ -91,8 +91,9 @@ impl ForgetList {
     }
 }
 
-/// The words of a line as a hash; `None` for a line without words.
+/// The words of a line as a hash, without the mark that a dream put behind them; `None` for a line without words.
 fn key(line: &str) -> Option<ChunkId> {
+    let line = line.split(crate::dream::MARK).next().unwrap_or_default();
     let mut words = line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).peekable();
     words.peek()?;
     let mut hash = Sha256::new();

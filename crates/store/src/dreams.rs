@@ -156,7 +156,9 @@ impl SignalEntry {
         self.total_score += score;
         self.best_score = self.best_score.max(score);
         self.first_at = self.first_at.min(signal.at);
-        self.last_at = self.last_at.max(signal.at);
+        // A last time that is far ahead of this one was noted by a wrong clock.
+        let is_wrong = self.last_at.saturating_sub(signal.at) > 86_400_000;
+        self.last_at = if is_wrong { signal.at } else { self.last_at.max(signal.at) };
         self.place = signal.place.clone();
         self.text = signal.text[..signal.text.floor_char_boundary(SIGNAL_TEXT)].to_owned();
         self.tags = signal.tags.iter().take(SIGNAL_TAGS).cloned().collect();

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 
 use quipu_host::holders::EraseTargets;
+use quipu_memory::dream::MARK;
 use quipu_memory::notes::{FoundLine, Notebook};
 use quipu_memory::{ForgetList, MemoryKind};
 use quipu_protocol::NodeId;
-use quipu_store::{Order, SearchQuery, Sessions};
+use quipu_store::{Order, SearchQuery, Selection, Sessions};
 use serde_json::json;
 
 use super::{ForgetArgs, OpenMemories, open};
@@ -21,7 +22,9 @@ const NODES: usize = 1_000;
 /// Nodes that are shown.
 const SHOWN: usize = 10;
 /// What holds lines of memories beside their files. The index of notes follows the files.
-const DERIVED: [&str; 1] = ["store.dreams"];
+const DERIVED: [&str; 1] = ["store.memory-dreams"];
+/// Bytes of a line that what is derived of it holds at least.
+const DERIVED_TEXT: usize = 120;
 /// The shortest text that holders look for.
 const NEEDLE: usize = 4;
 
@@ -102,7 +105,11 @@ async fn remove(
     let texts: BTreeSet<&str> =
         lines.iter().flat_map(|(_, lines)| lines).map(|line| line.text.as_str()).collect();
     // First, so that nothing is learned again of what goes now.
-    ForgetList::add(&open.memory, texts.iter().copied(), nodes).map_err(quipu_host::Failure::from)?;
+    let nodes: Vec<NodeId> = nodes.into_iter().collect();
+    // A line of a dream has the heading that its source stood below.
+    let promoted = texts.iter().filter(|text| text.contains(MARK)).filter_map(|text| text.split_once(": "));
+    let all = texts.iter().copied().chain(promoted.map(|(_, line)| line));
+    ForgetList::add(&open.memory, all, nodes.iter().copied()).map_err(quipu_host::Failure::from)?;
     for (book, lines) in lines {
         if lines.is_empty() {
             continue;
@@ -127,8 +134,14 @@ async fn remove(
         kept.push(format!("the index of notes: {error}"));
     }
     let holders = holders(&open.home);
-    for text in texts.iter().map(|text| bare(text)).filter(|text| text.len() >= NEEDLE) {
-        let targets = EraseTargets::of_needle(text, "forgotten by the owner of the memory");
+    let why = "forgotten by the owner of the memory";
+    let needles = texts.iter().map(|text| bare(text)).filter(|text| text.len() >= NEEDLE);
+    let mut targets: Vec<EraseTargets> = needles.map(|text| EraseTargets::of_needle(text, why)).collect();
+    if !nodes.is_empty() {
+        let selection = Selection { nodes, ..Selection::default() };
+        targets.push(EraseTargets { selection, why: why.to_owned() });
+    }
+    for targets in targets {
         for name in DERIVED {
             match holders.erase_in(name, &targets).await.map(|answer| answer.answer) {
                 None => {}
@@ -156,7 +169,9 @@ async fn nodes(open: &OpenMemories, words: &str) -> Result<(Vec<(NodeId, String)
     Ok((hits.map(|hit| (hit.node, hit.excerpt.text)).collect(), more))
 }
 
-/// A line without the mark of a list, as what is derived of it holds it.
+/// The beginning of a line without the marks of a list and of a dream, as what is derived of it holds it.
 fn bare(line: &str) -> &str {
-    line.trim().trim_start_matches(['-', '*', '+', ' '])
+    let line = line.split(MARK).next().unwrap_or_default();
+    let line = line.trim().trim_start_matches(['-', '*', '+', ' ']);
+    &line[..line.floor_char_boundary(DERIVED_TEXT)]
 }

@@ -2,8 +2,9 @@
 
 use std::io::Write as _;
 
+use quipu_host::Home;
 use quipu_memory::AuthorClass;
-use quipu_memory::files::FileName;
+use quipu_memory::dream::DreamState;
 use serde_json::json;
 
 use super::list::{classes, classes_json, heading};
@@ -14,7 +15,15 @@ use crate::exit::Failure;
 use crate::home::home;
 use crate::print::{Paint, printable};
 use quipu_memory::project_root;
-use quipu_store::{UsageGrouping, UsageQuery};
+use quipu_store::{Dreams as _, UsageGrouping, UsageQuery};
+
+/// When the last dream over a memory ended, or began where it is under way.
+async fn dreamt(home: &Home, memory: &str) -> Result<Option<i64>, Failure> {
+    let Some(store) = home.existing_store().await? else { return Ok(None) };
+    let found = store.dream(memory).await?;
+    let state = found.and_then(|found| DreamState::parse(&found.state).ok());
+    Ok(state.map(|state| state.ended.unwrap_or(state.started)))
+}
 
 /// What calls models in the background, by the purposes of its calls.
 const PARTS: [&str; 3] = ["dream", "memory-flush", "active-memory"];
@@ -53,11 +62,7 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
             }
         }
         let place = book.place();
-        let dreamt =
-            std::fs::metadata(place.root.join(FileName::DREAMS)).and_then(|found| found.modified()).ok();
-        let dreamt = dreamt
-            .and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok())
-            .and_then(|at| i64::try_from(at.as_millis()).ok());
+        let dreamt = dreamt(&open.home, &place.id).await?;
         let (files, problems) = (list.files.len(), list.problems.len() + bad);
         memories.push(json!({
             "memory": place.id, "kind": WhoseArg::of(place.kind), "root": place.root, "files": files, "problems": problems,

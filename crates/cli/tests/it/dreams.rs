@@ -402,3 +402,61 @@ fn promoted_line_says_where_it_came_from() {
     assert_eq!(explained[0]["gates"][0]["gate"], "promoted", "{explained:?}");
     world.run(&["memory", "promote-explain", "zebra"]).fails(2, &["nothing that was recalled"]);
 }
+
+#[test]
+fn search_of_a_person_is_a_recall() {
+    let world = World::new([]);
+    world.unchecked();
+    settings(&world, &json!({}));
+    let memory = memory(&world);
+    std::fs::write(memory.join(note_path()), format!("# Deploys\n\n- {FACT}\n")).unwrap();
+    accept_all(&world, &memory);
+    world.run(&["memory", "search", "which deploy server", "--json"]).ok();
+    let entries = block_on(store(&world).recalls(&id_of(&memory))).unwrap();
+    assert_eq!(entries.iter().map(|entry| entry.recalls).collect::<Vec<_>>(), [1], "{entries:?}");
+    assert!(entries[0].total_score > 0.9, "both words: {entries:?}");
+    world.run(&["memory", "search", "deploy zebra giraffe lion", "--json"]).ok();
+    let entries = block_on(store(&world).recalls(&id_of(&memory))).unwrap();
+    assert!((entries[0].total_score - 1.5).abs() < 1e-9, "one of four words: {entries:?}");
+    // The last dream is known without a diary.
+    let last = || world.run(&["memory", "status", "--json"]).ok().json();
+    let of = |status: &Value| {
+        let all = status["memories"].as_array().unwrap().clone();
+        all.into_iter().find(|one| one["memory"] == id_of(&memory)).unwrap()["lastDream"].clone()
+    };
+    assert_eq!(of(&last()), Value::Null);
+    world.run(&["dream", "--now"]).ok();
+    assert!(!memory.join("DREAMS.md").exists());
+    assert!(of(&last()).as_i64().is_some_and(|at| at > quipu_host::now() - 3_600_000), "{}", last());
+}
+
+#[test]
+fn forgotten_line_leaves_the_tables_of_dreams() {
+    let world = World::new([]);
+    world.unchecked();
+    settings(&world, &json!({}));
+    let memory = ready(&world);
+    world.run(&["dream", "--now"]).ok();
+    assert!(lasting(&memory).contains(FACT));
+    let tables = || {
+        let (id, store) = (id_of(&memory), store(&world));
+        let found = block_on(async {
+            let (recalls, dream, promotions) =
+                tokio::join!(store.recalls(&id), store.dream(&id), store.promotions(&id));
+            format!("{:?} {:?} {:?}", recalls.unwrap(), dream.unwrap(), promotions.unwrap())
+        });
+        found.matches("lives in Oslo").count()
+    };
+    assert!(tables() > 0);
+    world.run(&["memory", "forget", "red Oslo", "--yes"]).ok();
+    assert_eq!(tables(), 0);
+    assert!(!lasting(&memory).contains("Oslo"));
+    // Written down again, it is not promoted again.
+    let day = format!("memory/{}-again.md", today());
+    std::fs::write(memory.join(&day), format!("- {FACT}\n")).unwrap();
+    accept_all(&world, &memory);
+    let place = SignalPlace::Lines { path: day, first: 1, last: 1 };
+    recalled(&world, &id_of(&memory), &[(place, FACT.to_owned())]);
+    world.run(&["dream", "--now"]).ok();
+    assert!(!lasting(&memory).contains("Oslo"), "{}", lasting(&memory));
+}

@@ -57,8 +57,8 @@ impl ContextSource for Keeper {
             match self.does {
                 Does::AsksAModel => {
                     let purpose = RunnerPurpose::new("keeping").map_err(SourceError::new)?;
-                    let asked =
-                        ask.cx.runner().call(CallRequest::new(purpose, "What is worth keeping?")).await;
+                    let question = format!("What is worth keeping before {}?", ask.head);
+                    let asked = ask.cx.runner().call(CallRequest::new(purpose, question)).await;
                     self.answers.lock().unwrap().push(asked.map_err(SourceError::new)?.text);
                     Ok(())
                 }

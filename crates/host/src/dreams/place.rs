@@ -71,7 +71,7 @@ impl DreamPlace {
 
     async fn line_classes(&self, path: &str, text: &str) -> Result<Vec<LineClass>, DreamError> {
         let count = text.lines().count();
-        let nobody = LineClass { class: AuthorClass::Untrusted, node: None };
+        let nobody = LineClass { class: AuthorClass::Untrusted, node: None, is_dream: false };
         let mut classes = vec![nobody; count];
         let authors = self.book.authors(&Self::name(path)?).await.map_err(refused)?;
         // What somebody changed meanwhile has other lines.
@@ -82,7 +82,8 @@ impl DreamPlace {
             let index = |line: u32| usize::try_from(line).unwrap_or(usize::MAX);
             let lines = index(author.lines.first.saturating_sub(1))..index(author.lines.last).min(count);
             for class in classes.get_mut(lines).into_iter().flatten() {
-                *class = LineClass { class: author.class, node: author.node };
+                let is_dream = author.by == BY;
+                *class = LineClass { class: author.class, node: author.node, is_dream };
             }
         }
         let forgotten = self.forgotten()?;
@@ -178,6 +179,13 @@ impl DreamHost for DreamPlace {
 
     fn classes<'a>(&'a self, path: &'a str, text: &'a str) -> DreamFut<'a, Vec<LineClass>> {
         self.line_classes(path, text).boxed()
+    }
+
+    fn is_forgotten(&self, text: &str) -> Result<bool, DreamError> {
+        let forgotten = self.forgotten()?;
+        // A text has the heading that its line stands below.
+        let says = |text: &str| forgotten.hides_line(text);
+        Ok(text.lines().any(says) || text.split_once(": ").is_some_and(|(_, line)| says(line)))
     }
 
     fn node(&self, node: NodeId) -> DreamFut<'_, Option<NodeText>> {

@@ -8,9 +8,10 @@ use futures_util::future::BoxFuture;
 use jiff::civil::Date;
 use quipu::protocol::Trust;
 use quipu::{Context, ContextAsk, ContextSource, Section, SourceError};
+use quipu_store::StoreError;
 
 use crate::files::{FileName, FileProblem};
-use crate::notes::Notebook;
+use crate::notes::{LineAuthor, Notebook};
 use crate::{AuthorClass, ForgetList, MemoryError, MemoryKind};
 
 pub use section::visible;
@@ -60,13 +61,18 @@ impl MemorySource {
         Self { forgotten, ..self }
     }
 
-    async fn sections(&self, budget: usize) -> Result<Vec<Section>, MemoryError> {
+    async fn sections(&self, budget: usize, busy: &[&str]) -> Result<Vec<Section>, MemoryError> {
         let mut left = budget;
         let mut sections = Vec::new();
         for (name, most, cut) in self.wanted() {
             for book in &self.books {
                 for file in names(book, &name) {
-                    let Some(shown) = self.shown(book, &file, most.min(left), cut).await? else { continue };
+                    let authors = match busy.contains(&book.place().id.as_str()) {
+                        true => Vec::new(),
+                        false => self.authors(book, &file).await?,
+                    };
+                    let shown = self.shown(book, &file, &authors, most.min(left), cut)?;
+                    let Some(shown) = shown else { continue };
                     left = left.saturating_sub(shown.characters);
                     let id = format!("{}/{file}", book.place().id);
                     sections.push(Section {
@@ -94,10 +100,19 @@ impl MemorySource {
         wanted
     }
 
-    async fn shown(
+    /// Who wrote the lines of a file; nobody where it cannot be used, as is told in its place.
+    async fn authors(&self, book: &Notebook, name: &FileName) -> Result<Vec<LineAuthor>, MemoryError> {
+        match book.authors(name).await {
+            Err(MemoryError::File { .. } | MemoryError::Busy(_)) => Ok(Vec::new()),
+            found => found,
+        }
+    }
+
+    fn shown(
         &self,
         book: &Notebook,
         name: &FileName,
+        authors: &[LineAuthor],
         most: usize,
         cut: CutSide,
     ) -> Result<Option<FileExcerpt>, MemoryError> {
@@ -110,7 +125,6 @@ impl MemorySource {
         if let Some(line) = text.conflict {
             return Ok(Some(FileExcerpt::unusable(&FileProblem::Conflict(line))));
         }
-        let authors = book.authors(name).await?;
         let is_trusted = |line: u32| {
             authors.iter().any(|author| {
                 (author.lines.first..=author.lines.last).contains(&line)
@@ -153,10 +167,18 @@ impl ContextSource for MemorySource {
             usize::try_from(tokens.saturating_mul(CHARACTERS) / 4).unwrap_or(usize::MAX).min(CONTEXT_BUDGET)
         });
         Box::pin(async move {
+            let mut busy = Vec::new();
             for book in &self.books {
-                book.observe().await.map_err(SourceError::new)?;
+                match book.observe().await {
+                    Ok(_) => {}
+                    // What is new is nobody's, and what is known is known without a node for it.
+                    Err(MemoryError::Store(StoreError::ReadOnly { .. } | StoreError::Full { .. })) => {}
+                    // Another process is at it for long: without the authors its lines are left out.
+                    Err(MemoryError::Busy(_)) => busy.push(book.place().id.as_str()),
+                    Err(error) => return Err(SourceError::new(error)),
+                }
             }
-            let sections = self.sections(most).await.map_err(SourceError::new)?;
+            let sections = self.sections(most, &busy).await.map_err(SourceError::new)?;
             Ok(Context { sections, keep_recent: None })
         })
     }

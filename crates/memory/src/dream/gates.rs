@@ -62,6 +62,8 @@ pub enum Gate {
     OwnOutput,
     /// Its file, or its text in it, is not there any more.
     Gone,
+    /// It was said in a session: only a model makes a line of it.
+    Said,
 }
 
 impl Gate {
@@ -80,6 +82,9 @@ impl Gate {
             }
             Self::OwnOutput => "a dream wrote it",
             Self::Gone => "it is not there any more",
+            Self::Said => {
+                "it was said in a session; a line of it needs a model, with an amount in budget.background"
+            }
         }
     }
 }

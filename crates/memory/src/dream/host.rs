@@ -36,6 +36,8 @@ pub struct LineClass {
     pub class: AuthorClass,
     /// The node of the change that wrote it, where there is one.
     pub node: Option<NodeId>,
+    /// Whether a dream made that change.
+    pub is_dream: bool,
 }
 
 /// What became of a file that a dream wants to write.
@@ -60,6 +62,12 @@ pub trait DreamHost: Send + Sync {
 
     /// What a node says; `None` where it does not exist, or says nothing.
     fn node(&self, node: NodeId) -> DreamFut<'_, Option<NodeText>>;
+
+    /// Whether a person had a text forgotten.
+    ///
+    /// # Errors
+    /// Where that cannot be read: what it hides must not come back.
+    fn is_forgotten(&self, text: &str) -> Result<bool, DreamError>;
 
     /// Writes a file, where it is still `before`, and records the change with where it came from.
     fn write<'a>(

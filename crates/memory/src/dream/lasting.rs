@@ -1,6 +1,9 @@
 //! `MEMORY.md`: what stands in it, and what a dream adds.
 
-use super::own::{MARK, MarkedLine, marked_line, write_line};
+use std::collections::BTreeSet;
+
+use super::LineClass;
+use super::own::{MarkedLine, marked_line, write_line};
 
 /// How the heading of what a dream appends begins; the date follows in brackets.
 const HEADING: &str = "## Promoted from notes (";
@@ -14,8 +17,61 @@ pub struct LastingEntry {
     pub line: u32,
     /// Its text, without bullet and mark.
     pub text: String,
-    /// What a dream wrote with it; `None` for what a person or a model wrote. No dream changes these.
+    /// The mark of a dream that stands with it. Anybody can write one: whose the line is, its author says.
     pub mark: Option<MarkedLine>,
+}
+
+/// Whose the lines of the file are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LastingOwners {
+    /// Lines that a dream wrote: it may change and drop them.
+    own: BTreeSet<u32>,
+    /// Lines that nobody accepted: no model reads them.
+    unaccepted: BTreeSet<u32>,
+}
+
+impl LastingOwners {
+    /// Of the classes of the lines of a text. Where there are fewer classes than lines, the rest is nobody's.
+    #[must_use]
+    pub fn of(text: &str, classes: &[LineClass]) -> Self {
+        let mut owners = Self::default();
+        let mut classes = classes.iter();
+        for (line, number) in text.lines().zip(1_u32..) {
+            match classes.next() {
+                Some(found) if found.class.is_promotable() => {
+                    if found.is_dream && marked_line(line).is_some() {
+                        owners.own.insert(number);
+                    }
+                }
+                Some(_) | None => {
+                    owners.unaccepted.insert(number);
+                }
+            }
+        }
+        owners
+    }
+
+    /// Whether a dream wrote the line.
+    #[must_use]
+    pub fn is_own(&self, line: u32) -> bool {
+        self.own.contains(&line)
+    }
+
+    /// Whether somebody who is trusted wrote the line.
+    #[must_use]
+    pub fn is_accepted(&self, line: u32) -> bool {
+        !self.unaccepted.contains(&line)
+    }
+
+    /// Whether a dream put a line of this name into the text.
+    #[must_use]
+    pub fn has_line(&self, text: &str, id: &str) -> bool {
+        text.lines()
+            .zip(1_u32..)
+            .filter(|(_, number)| self.is_own(*number))
+            .filter_map(|(line, _)| marked_line(line))
+            .any(|mark| mark.id == id)
+    }
 }
 
 /// A line that is to be added.
@@ -84,35 +140,32 @@ pub fn check_lasting(text: &str) -> Result<(), LastingFault> {
     }
 }
 
-/// Whether a line of this name stands in the file.
-#[must_use]
-pub fn has_line(text: &str, id: &str) -> bool {
-    text.lines().filter_map(marked_line).any(|mark| mark.id == id)
-}
-
 /// The file with lines at its end, below a heading with the date. Where that is more than `limit` characters, the oldest
-/// lines that dreams wrote go, at most a quarter of all items; then fewer lines are added. Gives the file and how many of the
+/// lines that dreams wrote go, at most a quarter of all items; then fewer lines are added. Gives the file and which of the
 /// lines are in it.
 ///
 /// # Errors
 /// `Conflict`, and `Full` where not one line fits.
 pub fn append_lines(
     old: &str,
+    owners: &LastingOwners,
     lines: &[NewLine],
     date: &str,
     limit: usize,
-) -> Result<(String, usize), LastingFault> {
+) -> Result<(String, Vec<usize>), LastingFault> {
     check_lasting(old)?;
-    let new: Vec<&NewLine> = lines.iter().filter(|line| !has_line(old, &line.id)).collect();
+    let (mut present, new): (Vec<usize>, Vec<usize>) =
+        (0..lines.len()).partition(|at| owners.has_line(old, &lines[*at].id));
     if new.is_empty() {
-        return Ok((old.to_owned(), lines.len()));
+        return Ok((old.to_owned(), present));
     }
-    let present = lines.len() - new.len();
     for count in (1..=new.len()).rev() {
-        let section = section(old, &new[..count], date);
-        let added = section.chars().count();
-        let Some(kept) = with_room(old, added, limit) else { continue };
-        return Ok((format!("{kept}{section}"), present + count));
+        let added: Vec<&NewLine> = new[..count].iter().map(|at| &lines[*at]).collect();
+        let section = section(old, &added, date);
+        let Some(kept) = with_room(old, owners, section.chars().count(), limit) else { continue };
+        present.extend(&new[..count]);
+        present.sort_unstable();
+        return Ok((format!("{kept}{section}"), present));
     }
     Err(LastingFault::Full { characters: old.chars().count(), limit })
 }
@@ -133,7 +186,7 @@ fn section(old: &str, lines: &[&NewLine], date: &str) -> String {
 }
 
 /// The file without so many of the oldest lines of dreams that `added` more characters fit.
-fn with_room(old: &str, added: usize, limit: usize) -> Option<String> {
+fn with_room(old: &str, owners: &LastingOwners, added: usize, limit: usize) -> Option<String> {
     let size = old.chars().count();
     if size + added <= limit {
         return Some(old.to_owned());
@@ -145,7 +198,7 @@ fn with_room(old: &str, added: usize, limit: usize) -> Option<String> {
     for (line, number) in old.lines().zip(1_u32..) {
         if line.starts_with('#') {
             section = line.strip_prefix(HEADING).map_or_else(String::new, |rest| rest.to_owned());
-        } else if !section.is_empty() && line.contains(MARK) {
+        } else if !section.is_empty() && owners.is_own(number) {
             dated.push((section.clone(), number));
         }
     }
@@ -200,17 +253,51 @@ mod tests {
         }
     }
 
+    /// As if dreams wrote every line with a mark, and a person the others.
+    fn owners(text: &str) -> LastingOwners {
+        let class = |line: &str| LineClass {
+            class: crate::AuthorClass::Owner,
+            node: None,
+            is_dream: line.contains(super::super::own::MARK),
+        };
+        LastingOwners::of(text, &text.lines().map(class).collect::<Vec<_>>())
+    }
+
+    fn append(
+        text: &str,
+        lines: &[NewLine],
+        date: &str,
+        limit: usize,
+    ) -> Result<(String, usize), LastingFault> {
+        append_lines(text, &owners(text), lines, date, limit).map(|(text, lines)| (text, lines.len()))
+    }
+
+    #[test]
+    fn forged_marks_are_nobodys() {
+        let forged = write_line("red", &super::super::own::claim_hash("red"), &[]);
+        let text = format!("## Promoted from notes (2026-11-01)\n\n{forged}\n- mine\n- mine 2\n- mine 3\n");
+        let class = |class, is_dream| LineClass { class, node: None, is_dream };
+        let classes = [class(crate::AuthorClass::Owner, false); 6];
+        let of_person = LastingOwners::of(&text, &classes);
+        let (new, at) = append_lines(&text, &of_person, &[line("red")], "2026-11-27", 10_000).unwrap();
+        assert_eq!((new.matches("- red ").count(), at), (2, vec![0]), "it is not taken for promoted");
+        let full = append_lines(&text, &of_person, &[line("x")], "2026-11-27", text.chars().count() + 50);
+        assert!(matches!(full, Err(LastingFault::Full { .. })), "what a person corrected is not dropped");
+        let few = LastingOwners::of(&text, &[class(crate::AuthorClass::Untrusted, true)]);
+        assert!((1..=6).all(|line| !few.is_own(line) && !few.is_accepted(line)));
+    }
+
     #[test]
     fn lines_are_appended_once() {
-        let (first, count) = append_lines("", &[line("tabs"), line("red")], "2026-11-27", 10_000).unwrap();
+        let (first, count) = append("", &[line("tabs"), line("red")], "2026-11-27", 10_000).unwrap();
         assert_eq!(count, 2);
         assert!(first.starts_with(
             "# Long-Term Memory\n\n## Promoted from notes (2026-11-27)\n\n- tabs <!-- quipu:dream "
         ));
         assert!(!first.contains("score"));
-        assert_eq!(append_lines(&first, &[line("red")], "2026-11-28", 10_000).unwrap(), (first.clone(), 1));
+        assert_eq!(append(&first, &[line("red")], "2026-11-28", 10_000).unwrap(), (first.clone(), 1));
         let own = "# Mine\n- my own line";
-        let (text, _) = append_lines(own, &[line("tabs")], "2026-11-27", 10_000).unwrap();
+        let (text, _) = append(own, &[line("tabs")], "2026-11-27", 10_000).unwrap();
         assert!(text.starts_with("# Mine\n- my own line\n\n## Promoted"));
         let entries = lasting_entries(&text);
         assert_eq!(entries.len(), 2);
@@ -222,10 +309,10 @@ mod tests {
         let mut text = String::from("# Mine\n\n- mine 1\n- mine 2\n");
         for day in 1..=6 {
             let lines = [line(&format!("fact number {day}"))];
-            (text, _) = append_lines(&text, &lines, &format!("2026-11-0{day}"), 10_000).unwrap();
+            (text, _) = append(&text, &lines, &format!("2026-11-0{day}"), 10_000).unwrap();
         }
         let limit = text.chars().count();
-        let (new, count) = append_lines(&text, &[line("fact number 7")], "2026-11-07", limit).unwrap();
+        let (new, count) = append(&text, &[line("fact number 7")], "2026-11-07", limit).unwrap();
         assert_eq!(count, 1);
         assert!(new.chars().count() <= limit);
         assert!(!new.contains("fact number 1 ") && !new.contains("(2026-11-01)"), "the oldest goes");
@@ -233,20 +320,17 @@ mod tests {
         // Never more than a quarter of all, and never what a person wrote.
         let long = line(&"long ".repeat(80));
         assert_eq!(
-            append_lines(&text, &[long], "2026-11-07", limit),
+            append(&text, &[long], "2026-11-07", limit),
             Err(LastingFault::Full { characters: limit, limit })
         );
         let own = "- mine\n".repeat(100);
-        assert!(matches!(
-            append_lines(&own, &[line("x")], "2026-11-07", 500),
-            Err(LastingFault::Full { .. })
-        ));
+        assert!(matches!(append(&own, &[line("x")], "2026-11-07", 500), Err(LastingFault::Full { .. })));
     }
 
     #[test]
     fn conflict_marks_stop_a_dream() {
         let text = "# Mine\n<<<<<<< ours\n- a\n=======\n- b\n>>>>>>> theirs\n";
-        let found = append_lines(text, &[line("x")], "2026-11-27", 10_000);
+        let found = append(text, &[line("x")], "2026-11-27", 10_000);
         assert_eq!(found, Err(LastingFault::Conflict { line: 2 }));
     }
 }

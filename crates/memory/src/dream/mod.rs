@@ -31,12 +31,12 @@ pub use explain::{ExplainedText, LineOrigin, explain_line, explain_text};
 pub use gates::{DeepSettings, Gate, class_gate, failed_gates};
 pub use host::{DreamFut, DreamHost, LineClass, NodeText, NoteFile, WriteResult};
 pub use lasting::{
-    LastingEntry, LastingFault, NewLine, append_lines, check_lasting, has_line, lasting_entries,
+    LastingEntry, LastingFault, LastingOwners, NewLine, append_lines, check_lasting, lasting_entries,
 };
 pub use live::find_live;
 pub use own::{DIARY_MARK, MARK, MarkedLine, claim_hash, is_dream_output, marked_line, write_line};
 pub use phases::{LightSettings, RemSettings, Theme, ranked, staged, themes, truths};
-pub use recording::{RecalledText, record_recalls};
+pub use recording::{RecalledText, recall_fit, record_recalls};
 pub use run::{Dream, DreamPreview, DreamSettings, LASTING_CHARACTERS};
 pub use signals::{SignalWeights, Signals, signals};
 pub use state::{ChosenText, DreamPhase, DreamState};

@@ -5,6 +5,7 @@ use quipu_store::{Dreams, SignalKind, SignalPlace, TextSignal};
 
 use super::daily::{DailyPiece, daily_pieces, note_day};
 use super::own::{claim_hash, is_dream_output};
+use super::signals::to_float;
 use super::tags::{concept_tags, content_words};
 use super::{DreamError, DreamHost};
 
@@ -45,6 +46,21 @@ pub(super) fn key_of_piece(path: &str, text: &str) -> String {
 
 pub(super) fn place_of_piece(path: &str, piece: &DailyPiece) -> SignalPlace {
     SignalPlace::Lines { path: path.to_owned(), first: piece.first, last: piece.last }
+}
+
+/// How well a text fits a question, from 0 to 1, whatever else a search found: by the share of the question's words that it has.
+#[must_use]
+pub fn recall_fit(question: &str, text: &str) -> f64 {
+    let (asked, said) = (content_words(question), content_words(text));
+    if asked.is_empty() {
+        return 0.0;
+    }
+    let begins = |long: &str, short: &str| short.chars().count() >= 4 && long.starts_with(short);
+    let has = |word: &&String| {
+        said.contains(*word) || said.iter().any(|other| begins(other, word) || begins(word, other))
+    };
+    let share = to_float(asked.iter().filter(has).count()) / to_float(asked.len());
+    share.sqrt()
 }
 
 /// Notes what a search found: pieces of the notes of days, and nodes. Whatever else it found, and what dreams wrote, is left
@@ -110,4 +126,21 @@ pub async fn record_recalls(
         store.note_recalls(memory, signals).await?;
     }
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fit_does_not_depend_on_other_hits() {
+        let text = "The deploy server is red and lives in Oslo";
+        assert_eq!(recall_fit("which server is red?", text), 1.0);
+        assert_eq!(recall_fit("deploys", text), 1.0, "another ending");
+        let half = recall_fit("server zebra", text);
+        assert!((half - 0.5_f64.sqrt()).abs() < 1e-12, "{half}");
+        for nonsense in ["zebra giraffe", "", "the of a"] {
+            assert_eq!(recall_fit(nonsense, text), 0.0, "{nonsense}");
+        }
+    }
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use quipu_protocol::{NodeId, UnixMs};
-use quipu_store::{Dreams, Promotion, SignalChange, SignalEntry, SignalKind, TextSignal};
+use quipu_store::{Dreams, Promotion, SignalChange, SignalEntry, SignalKind, SignalPlace, TextSignal};
 
 use super::daily::{daily_pieces, note_day};
-use super::distil::{DistilSource, DistilledLine, distil_ask, distilled};
+use super::distil::{DistilFault, DistilSource, DistilledLine, distil_ask, distilled, done_before};
 use super::gates::{DeepSettings, Gate};
-use super::lasting::{NewLine, append_lines, has_line};
+use super::lasting::{LastingOwners, NewLine, append_lines};
 use super::own::{DIARY_MARK, claim_hash};
 use super::phases::{LightSettings, RemSettings, count, ranked, staged, themes, truths};
 use super::recording::{key_of_piece, place_of_piece};
@@ -163,6 +163,10 @@ impl Dream<'_> {
         }
         let entries: Vec<SignalEntry> = entries.into_values().collect();
         self.choose(&mut state, &entries).await?;
+        // Whether a model answers is not known before it is asked.
+        let before = state.chosen.len();
+        state.chosen.retain(|chosen| !is_said(&chosen.source.place));
+        (state.chosen.len()..before).for_each(|_| count(&mut state.stopped, Gate::Said));
         Ok(DreamPreview { chosen: state.chosen, considered: state.considered, stopped: state.stopped })
     }
 
@@ -256,7 +260,10 @@ impl Dream<'_> {
         let (passed, stopped) = ranked(entries, self.now, &self.settings.deep);
         (state.considered, state.stopped) = (entries.len(), stopped);
         let mut files = LiveFiles::default();
-        for (entry, signals) in passed {
+        // Notes first: what was said in a session needs a model to become a line.
+        let (noted, said): (Vec<_>, Vec<_>) =
+            passed.into_iter().partition(|(entry, _)| !is_said(&entry.place));
+        for (entry, signals) in noted.into_iter().chain(said) {
             if state.chosen.len() >= self.settings.deep.limit {
                 break;
             }
@@ -275,11 +282,14 @@ impl Dream<'_> {
         }
         let asked = async {
             let old = self.host.read(LASTING).await?.unwrap_or_default();
-            let ask = distil_ask(&old, &texts(&state.chosen), self.settings.characters);
-            self.host.distil(&ask).await
+            let owners = self.owners(&old).await?;
+            let ask = distil_ask(&old, &owners, &texts(&state.chosen), self.settings.characters);
+            let answer = self.host.distil(&ask).await?;
+            Ok::<_, DreamError>((answer, claim_hash(&ask.prompt)))
         };
         match asked.await {
-            Ok(answer) => {
+            Ok((answer, asked)) => {
+                state.asked = asked;
                 let answer = answer.map(|answer| {
                     let end = answer.floor_char_boundary(super::distil::ANSWER_BYTES + 1);
                     answer[..end].to_owned()
@@ -303,7 +313,11 @@ impl Dream<'_> {
                 Err(error) => return unusable(state, error),
             };
             let text = old.clone().unwrap_or_default();
-            let (new, lines) = self.plan(state, &text, &date);
+            let owners = match self.owners(&text).await {
+                Ok(owners) => owners,
+                Err(error) => return unusable(state, error),
+            };
+            let (new, lines) = self.plan(state, &text, &owners, &date);
             let Some(new) = new else { return Ok(PhaseEnd::default()) };
             if new != text {
                 let mut nodes: Vec<NodeId> =
@@ -352,11 +366,37 @@ impl Dream<'_> {
         Ok(())
     }
 
+    /// Whose the lines of `MEMORY.md` are, as its history says, whatever marks stand in it.
+    async fn owners(&self, text: &str) -> Result<LastingOwners, DreamError> {
+        if text.is_empty() {
+            return Ok(LastingOwners::default());
+        }
+        Ok(LastingOwners::of(text, &self.host.classes(LASTING, text).await?))
+    }
+
     /// The new text of the file with the lines that are new in it; `None` where nothing can be written.
-    fn plan(&self, state: &mut DreamState, old: &str, date: &str) -> (Option<String>, Vec<DistilledLine>) {
+    fn plan(
+        &self,
+        state: &mut DreamState,
+        old: &str,
+        owners: &LastingOwners,
+        date: &str,
+    ) -> (Option<String>, Vec<DistilledLine>) {
         let limit = self.settings.characters;
         if let Some(answer) = &state.answer {
-            match distilled(old, answer, &texts(&state.chosen), date, limit) {
+            let chosen = texts(&state.chosen);
+            // Written already, before the dream was cut off.
+            if let Some(done) = done_before(old, owners, answer, &chosen) {
+                state.diary = done.diary;
+                return (Some(done.text), done.lines);
+            }
+            // Its names of entries are those of the file that was read.
+            let is_same = claim_hash(&distil_ask(old, owners, &chosen, limit).prompt) == state.asked;
+            let made = match is_same {
+                true => distilled(old, owners, answer, &chosen, date, limit),
+                false => Err(DistilFault::Changed),
+            };
+            match made {
                 Ok(done) => {
                     state.diary = done.diary;
                     return (Some(done.text), done.lines);
@@ -367,21 +407,27 @@ impl Dream<'_> {
                 }
             }
         }
-        let lines: Vec<NewLine> = state
-            .chosen
+        // What was said in a session is no line as it is.
+        let (noted, said): (Vec<usize>, Vec<usize>) =
+            (0..state.chosen.len()).partition(|at| !is_said(&state.chosen[*at].source.place));
+        said.iter().for_each(|_| count(&mut state.stopped, Gate::Said));
+        let lines: Vec<NewLine> = noted
             .iter()
+            .map(|at| &state.chosen[*at])
             .map(|chosen| NewLine {
                 text: chosen.text.clone(),
                 id: claim_hash(&chosen.text),
                 sources: vec![chosen.place.clone()],
             })
             .collect();
-        match append_lines(old, &lines, date, limit) {
-            Ok((text, _)) => {
-                let lines = lines.into_iter().enumerate().filter(|(_, line)| has_line(&text, &line.id));
-                let lines =
-                    lines.map(|(at, line)| DistilledLine { line, how: "append", from: vec![at] }).collect();
-                (Some(text), lines)
+        match append_lines(old, owners, &lines, date, limit) {
+            Ok((text, present)) => {
+                let line = |at: usize| DistilledLine {
+                    line: lines[at].clone(),
+                    how: "append",
+                    from: vec![noted[at]],
+                };
+                (Some(text), present.into_iter().map(line).collect())
             }
             Err(fault) => {
                 state.problem(fault.to_string());
@@ -447,6 +493,11 @@ fn unusable(state: &mut DreamState, error: DreamError) -> Result<PhaseEnd, Dream
             Ok(PhaseEnd::default())
         }
     }
+}
+
+/// Whether a text was said in a session, and stands in no note.
+const fn is_said(place: &SignalPlace) -> bool {
+    matches!(place, SignalPlace::Node(_))
 }
 
 fn texts(chosen: &[ChosenText]) -> Vec<DistilSource> {

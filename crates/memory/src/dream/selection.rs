@@ -81,6 +81,9 @@ pub(super) async fn live_text(
             (line, entry.place.clone(), found.class, vec![*node])
         }
     };
+    if host.is_forgotten(&text)? {
+        return Ok(Err(Gate::Gone));
+    }
     if is_dream_output(&text) {
         return Ok(Err(Gate::OwnOutput));
     }

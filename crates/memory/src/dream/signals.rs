@@ -81,11 +81,11 @@ pub(super) fn context_diversity(entry: &SignalEntry) -> usize {
     entry.queries.len().max(entry.days.len())
 }
 
-/// Days since a time; none where the clock was set back.
+/// Days between a time and now. Of a time that is yet to come, one of two clocks was wrong: it is no fresher for that.
 pub(super) fn days_since(then: UnixMs, now: UnixMs) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "days are few")]
     let passed = now.saturating_sub(then) as f64;
-    (passed / DAY).max(0.0)
+    (passed / DAY).abs()
 }
 
 /// The signals of a text at a time. `half_life` in days.
@@ -98,7 +98,10 @@ pub fn signals(entry: &SignalEntry, now: UnixMs, weights: &SignalWeights, half_l
     let frequency = ((1.0 + count).ln() / 11_f64.ln()).min(1.0);
     let diversity = (to_float(context_diversity(entry)) / 5.0).min(1.0);
     let recency = decay(days_since(entry.last_at, now), half_life);
-    let consolidation = spread(&entry.days).max((f64::from(entry.grounded) / 3.0).min(1.0));
+    // A day has 14 hours more where it comes first.
+    let today = now.div_euclid(86_400_000).saturating_add(1);
+    let past = entry.days.partition_point(|day| *day <= today);
+    let consolidation = spread(&entry.days[..past]).max((f64::from(entry.grounded) / 3.0).min(1.0));
     let conceptual = (to_float(entry.tags.len()) / 6.0).min(1.0);
     let hits = |(count, at): (u32, UnixMs)| {
         ((1.0 + f64::from(count)).ln() / 7_f64.ln()).min(1.0) * decay(days_since(at, now), BOOST_HALF_LIFE)
@@ -210,6 +213,17 @@ mod tests {
             let found = signals(&entry, NOW, &weights, 0.0);
             assert!(found.named().iter().all(|(_, value)| (0.0..=1.0).contains(value)), "{found:?}");
         }
+    }
+
+    #[test]
+    fn times_to_come_are_no_fresher_than_past_ones() {
+        let recency =
+            |age: i64| signals(&entry(1, &[], 0, age), NOW, &SignalWeights::default(), 14.0).recency;
+        assert!(recency(-30) < 0.3 && (recency(-30) - recency(30)).abs() < 1e-12);
+        let days =
+            |days: &[i64]| signals(&entry(1, days, 0, 0), NOW, &SignalWeights::default(), 14.0).consolidation;
+        let today = NOW.div_euclid(86_400_000);
+        assert_eq!(days(&[today, today + 300]), days(&[today]));
     }
 
     #[test]

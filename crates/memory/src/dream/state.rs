@@ -116,6 +116,9 @@ pub struct DreamState {
     /// What a model answered.
     #[serde(default)]
     pub(super) answer: Option<String>,
+    /// The hash of what it was asked.
+    #[serde(default)]
+    pub(super) asked: String,
     /// What a model said in prose.
     #[serde(default)]
     pub(super) diary: String,
@@ -145,6 +148,7 @@ impl DreamState {
             stopped: Vec::new(),
             chosen: Vec::new(),
             answer: None,
+            asked: String::new(),
             diary: String::new(),
             promoted: Vec::new(),
             problems: Vec::new(),

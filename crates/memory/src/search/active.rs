@@ -32,6 +32,9 @@ impl ActiveSearch for MemoryNotes {
                 text: hit.snippet,
                 author: hit.author,
             };
+            if let Some(observer) = &self.observer {
+                observer.found(query, Some(&SessionId::from(session)), &answer.hits);
+            }
             Ok(answer.hits.into_iter().map(hit).collect())
         })
     }

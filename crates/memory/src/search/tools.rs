@@ -48,13 +48,13 @@ pub struct MemoryNotes {
     store: Arc<dyn Graph>,
     pub(super) projects: Option<Vec<String>>,
     pub(super) nested: NestedProjects,
-    observer: Option<Arc<dyn RecallObserver>>,
+    pub(super) observer: Option<Arc<dyn RecallObserver>>,
 }
 
 /// Is told what a search of a model found.
 pub trait RecallObserver: Send + Sync + 'static {
-    /// These hits answered this question. Returns at once.
-    fn found(&self, question: &str, hits: &[MemoryHit]);
+    /// These hits answered this question of a session. Returns at once.
+    fn found(&self, question: &str, session: Option<&SessionId>, hits: &[MemoryHit]);
 }
 
 impl MemoryNotes {
@@ -179,7 +179,7 @@ impl MemoryNotes {
         match self.search.search(&question).await {
             Ok(answer) => {
                 if let Some(observer) = &self.observer {
-                    observer.found(&question.text, &answer.hits);
+                    observer.found(&question.text, session, &answer.hits);
                 }
                 let results: Vec<Value> = answer.hits.iter().map(hit_json).collect();
                 let mut found = json!({ "results": results, "note": ARCHIVED });

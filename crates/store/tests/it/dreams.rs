@@ -3,8 +3,8 @@
 use quipu_protocol::NodeId;
 use quipu_store::{
     ContentHolder as _, ContentQuery, Dreams, EraseTargets, OpenOptions, Promotion, SIGNAL_ENTRIES,
-    SIGNALS_AT_ONCE, Selection, SignalChange, SignalKind, SignalPlace, SqliteStore, StoreError, StoreHolder,
-    TextSignal, salvage,
+    SIGNALS_AT_ONCE, Selection, SignalChange, SignalKind, SignalPlace, SqliteStore, Store as _, StoreError,
+    StoreHolder, TextSignal, salvage,
 };
 use std::sync::Arc;
 
@@ -156,6 +156,7 @@ async fn repair_carries_dreams_over() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("graph.db");
     let store = SqliteStore::open(&path, &OpenOptions::default()).unwrap();
+    store.commit(text_commit(None, "something", T).1).await.unwrap();
     store.note_recalls("user", vec![signal("a", SignalKind::Search, "q", 1)]).await.unwrap();
     assert!(
         store.advance_dream("user", 0, "{\"x\":1}".into(), vec![], vec![promotion("p", T)]).await.unwrap()
