@@ -144,7 +144,7 @@ fn with_room(old: &str, added: usize, limit: usize) -> Option<String> {
     let mut dated: Vec<(String, u32)> = Vec::new();
     for (line, number) in old.lines().zip(1_u32..) {
         if line.starts_with('#') {
-            section = line.strip_prefix(HEADING).map_or_else(String::new, |rest| rest.to_owned());
+            section = line.strip_prefix(HEADING).map_or_else(String::new, ToOwned::to_owned);
         } else if !section.is_empty() && line.contains(MARK) {
             dated.push((section.clone(), number));
         }

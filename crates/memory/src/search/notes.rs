@@ -81,7 +81,7 @@ pub(super) async fn index(
                     let authors = authors.next().unwrap_or_default();
                     let at = written_at(book.place(), &file.name);
                     let found = chunks(&text.text).into_iter();
-                    Some(found.map(|chunk| note_chunk(chunk, text, &authors, at, sealer)).collect())
+                    Some(found.map(|chunk| note_chunk(&chunk, text, &authors, at, sealer)).collect())
                 }
             };
             changes.push(NoteChange { path: file.name.as_str().to_owned(), stamp: stamp.clone(), chunks });
@@ -97,7 +97,7 @@ fn stamp(file: &ListedFile, words: Option<&Arc<dyn WordVectors>>) -> String {
     format!("{} {model}", file.stamp.text())
 }
 
-fn note_chunk(chunk: Chunk, text: &FileText, authors: &[LineAuthor], at: i64, sealer: &Sealer) -> NoteChunk {
+fn note_chunk(chunk: &Chunk, text: &FileText, authors: &[LineAuthor], at: i64, sealer: &Sealer) -> NoteChunk {
     let (first, last) = (*chunk.lines.start(), *chunk.lines.end());
     let known = authors
         .iter()
