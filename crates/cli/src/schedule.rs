@@ -53,7 +53,7 @@ enum ScheduleAction {
     /// Add a job. With a name, and without --in, repeating it changes nothing.
     Add {
         #[command(subcommand)]
-        job: add::NewJobArgs,
+        job: Box<add::NewJobArgs>,
     },
     /// Pause a job: it stays, and does not run. A run that is under way is stopped.
     Pause {
@@ -285,7 +285,7 @@ fn work_of(work: &ScheduledWork) -> String {
     match work {
         ScheduledWork::Prompt(work) => work.prompt.clone(),
         ScheduledWork::BuiltIn { name, arguments } => {
-            [&[name.clone()], arguments.as_slice()].concat().join(" ")
+            [std::slice::from_ref(name), arguments.as_slice()].concat().join(" ")
         }
     }
 }

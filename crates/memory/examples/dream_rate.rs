@@ -139,6 +139,7 @@ fn peak() -> Option<f64> {
     Some(kib * 1024.0 / 1e6)
 }
 
+#[expect(clippy::print_stdout, reason = "the numbers are this program's output")]
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, candidates, runs] = &arguments[..] else {
@@ -158,7 +159,7 @@ fn main() -> Outcome<()> {
         let dream = Dream { memory: MEMORY, store: &store, host: &files, settings: &settings, now: NOW };
         let done = runtime.block_on(dream.run())?;
         times.push(began.elapsed().as_secs_f64() * 1e3);
-        if !done.is_some_and(|done| done.promoted.len() == settings.deep.limit) {
+        if done.is_none_or(|done| done.promoted.len() != settings.deep.limit) {
             return Err("the dream did not promote what it should".into());
         }
     }

@@ -97,7 +97,7 @@ fn run(context: &Context) -> Result<Vec<Row>> {
             }
         }
         None => {
-            context.notes.borrow_mut().push(format!("recall on LoCoMo ({LOCOMO}=FILE names its questions)"))
+            context.notes.borrow_mut().push(format!("recall on LoCoMo ({LOCOMO}=FILE names its questions)"));
         }
     }
     let own = [own()?];
@@ -172,8 +172,8 @@ fn measure(context: &Context, name: &str, corpora: &[Corpus], model: Option<&Pat
         .collect();
     ensure!(asked > 0, "{name} has no questions");
     times.sort_by(f64::total_cmp);
-    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-    for (what, value) in [("a question, median", at(0.5)), ("a question, p99", at(0.99))] {
+    let at = |percent: usize| times[(times.len() - 1) * percent / 100];
+    for (what, value) in [("a question, median", at(50)), ("a question, p99", at(99))] {
         rows.push(Row {
             what: format!("recall, {name}: {what}, with the start of the program"),
             unit: "ms",

@@ -218,7 +218,7 @@ fn hook_directories(common: &Path) -> Vec<PathBuf> {
         .collect();
     let of = |name: &'static str| named.iter().filter(move |entry| entry.0 == name).map(|entry| entry.1);
     // Relative ones begin at the top of the worktree that git runs in; a submodule names its own.
-    let worktree = of("core.worktree").last().map(|path| common.join(path));
+    let worktree = of("core.worktree").next_back().map(|path| common.join(path));
     let mut tops = vec![common.to_owned()];
     tops.extend(worktree.or_else(|| Some(common.parent()?.to_owned())));
     tops.extend(linked_worktrees(common));

@@ -194,7 +194,7 @@ pub fn handlers(home: &Home) -> Vec<Arc<dyn JobHandler>> {
     let built_in: Vec<Arc<dyn BuiltInWork>> = vec![Arc::new(import_now::RegularImport::new(home.clone()))];
     vec![
         Arc::new(ImportWatch::new(home.clone())),
-        Arc::new(ScheduledHandler::new(home.clone(), built_in)),
+        Arc::new(ScheduledHandler::new(home, built_in)),
         Arc::new(DreamJob::new(home.clone())),
     ]
 }

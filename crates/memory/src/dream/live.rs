@@ -3,6 +3,9 @@
 use super::daily::{DailyPiece, piece_at};
 use super::own::MARK;
 
+/// How badly a text fits a place, how far the place is from where it stood, and how much longer or shorter it is.
+type PlaceRank = (u8, usize, usize);
+
 /// Lines of a file that are looked at.
 const LINES: usize = 50_000;
 /// Lines of a place to look at, beyond those that the text had.
@@ -70,7 +73,7 @@ pub fn find_live(file: &str, first: u32, last: u32, text: &str) -> Option<(Daily
     }
     let span = to.saturating_sub(from);
     let longest = (span + MORE).max(LEAST);
-    let mut best: Option<((u8, usize, usize), (usize, usize))> = None;
+    let mut best: Option<(PlaceRank, (usize, usize))> = None;
     let first_word = text.split(' ').next().unwrap_or_default();
     for start in 0..lines.len() {
         // A place begins with a line that is in the text, or contains its beginning.

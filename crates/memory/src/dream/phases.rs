@@ -147,13 +147,16 @@ fn confidence(entry: &SignalEntry) -> f64 {
         + 0.1 * (to_float(entry.tags.len()) / 6.0).min(1.0)
 }
 
+/// A record with its signals.
+pub(super) type ScoredEntry<'a> = (&'a SignalEntry, Signals);
+
 /// The records that pass every gate that they can be judged by, the best first; and how many each gate stopped.
 #[must_use]
 pub fn ranked<'a>(
     entries: &'a [SignalEntry],
     now: UnixMs,
     settings: &DeepSettings,
-) -> (Vec<(&'a SignalEntry, Signals)>, Vec<(Gate, u32)>) {
+) -> (Vec<ScoredEntry<'a>>, Vec<(Gate, u32)>) {
     let mut passed = Vec::new();
     let mut stopped: Vec<(Gate, u32)> = Vec::new();
     for entry in entries {

@@ -116,9 +116,7 @@ impl Ledger {
         let mut inserted = Vec::new();
         for op in &found {
             if let DiffOp::Equal { old_index, new_index, len } = *op {
-                for at in 0..len {
-                    lines[new_index + at] = owners[old_index + at];
-                }
+                lines[new_index..new_index + len].copy_from_slice(&owners[old_index..old_index + len]);
                 continue;
             }
             for at in op.old_range() {

@@ -92,7 +92,7 @@ fn same_time<'a>(job: &Job, earlier: &'a [JobRun]) -> impl Iterator<Item = &'a J
 
 impl ScheduledHandler {
     /// For the store of a place.
-    pub fn new(home: Home, built_in: Vec<Arc<dyn BuiltInWork>>) -> Self {
+    pub fn new(home: &Home, built_in: Vec<Arc<dyn BuiltInWork>>) -> Self {
         // The store that a front has open stays the one that others find.
         Self { home: home.apart(), built_in, open: Mutex::default() }
     }
@@ -397,7 +397,8 @@ mod tests {
         );
         assert_eq!(spent(1), 0.0, "a person asked for it again");
         let lost = |attempts| {
-            let runs = same_time(&job(attempts), &earlier[1..]);
+            let job = job(attempts);
+            let runs = same_time(&job, &earlier[1..]);
             runs.take_while(|run| run.ended.is_none()).count()
         };
         assert_eq!((lost(3), lost(1)), (1, 0), "only the death of a process is one");
