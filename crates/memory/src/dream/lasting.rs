@@ -133,7 +133,71 @@ pub fn lasting_entries(text: &str) -> Vec<LastingEntry> {
 /// # Errors
 /// `Conflict`.
 pub fn check_lasting(text: &str) -> Result<(), LastingFault> {
-    let begins = |line: &str| ["            section = line.strip_prefix(HEADING).map_or_else(String::new, ToOwned::to_owned);
+    let begins = |line: &str| ["<<<<<<< ", ">>>>>>> ", "||||||| "].iter().any(|mark| line.starts_with(mark));
+    match text.lines().zip(1_u32..).find(|(line, _)| begins(line)) {
+        Some((_, line)) => Err(LastingFault::Conflict { line }),
+        None => Ok(()),
+    }
+}
+
+/// The file with lines at its end, below a heading with the date. Where that is more than `limit` characters, the oldest
+/// lines that dreams wrote go, at most a quarter of all items; then fewer lines are added. Gives the file and which of the
+/// lines are in it.
+///
+/// # Errors
+/// `Conflict`, and `Full` where not one line fits.
+pub fn append_lines(
+    old: &str,
+    owners: &LastingOwners,
+    lines: &[NewLine],
+    date: &str,
+    limit: usize,
+) -> Result<(String, Vec<usize>), LastingFault> {
+    check_lasting(old)?;
+    let (mut present, new): (Vec<usize>, Vec<usize>) =
+        (0..lines.len()).partition(|at| owners.has_line(old, &lines[*at].id));
+    if new.is_empty() {
+        return Ok((old.to_owned(), present));
+    }
+    for count in (1..=new.len()).rev() {
+        let added: Vec<&NewLine> = new[..count].iter().map(|at| &lines[*at]).collect();
+        let section = section(old, &added, date);
+        let Some(kept) = with_room(old, owners, section.chars().count(), limit) else { continue };
+        present.extend(&new[..count]);
+        present.sort_unstable();
+        return Ok((format!("{kept}{section}"), present));
+    }
+    Err(LastingFault::Full { characters: old.chars().count(), limit })
+}
+
+fn section(old: &str, lines: &[&NewLine], date: &str) -> String {
+    let mut section = String::new();
+    if old.trim().is_empty() {
+        section.push_str(TITLE);
+    } else if !old.ends_with('\n') {
+        section.push('\n');
+    }
+    section.push_str(&format!("\n{HEADING}{date})\n\n"));
+    for line in lines {
+        section.push_str(&write_line(&line.text, &line.id, &line.sources));
+        section.push('\n');
+    }
+    section
+}
+
+/// The file without so many of the oldest lines of dreams that `added` more characters fit.
+fn with_room(old: &str, owners: &LastingOwners, added: usize, limit: usize) -> Option<String> {
+    let size = old.chars().count();
+    if size + added <= limit {
+        return Some(old.to_owned());
+    }
+    let entries = lasting_entries(old);
+    let most = entries.len() / 4;
+    let mut section = String::new();
+    let mut dated: Vec<(String, u32)> = Vec::new();
+    for (line, number) in old.lines().zip(1_u32..) {
+        if line.starts_with('#') {
+            section = line.strip_prefix(HEADING).map_or_else(String::new, ToOwned::to_owned);
         } else if !section.is_empty() && owners.is_own(number) {
             dated.push((section.clone(), number));
         }
