@@ -117,6 +117,8 @@ mod mcp_resources;
 #[cfg(test)]
 mod mcp_server;
 #[cfg(test)]
+mod flush;
+#[cfg(test)]
 mod memory;
 #[cfg(test)]
 mod memory_search;

@@ -15,21 +15,21 @@ use crate::support::{LiveSession, Reply, World, model, say};
 
 /// What the source does then.
 #[derive(Clone, Copy, PartialEq)]
-enum Does {
+enum SourceBehaviour {
     AsksAModel,
     Fails,
     Panics,
     Hangs,
 }
 
-struct Keeper {
-    does: Does,
+struct NoteSource {
+    does: SourceBehaviour,
     asked: Mutex<Vec<CompactionAsk>>,
     answers: Mutex<Vec<String>>,
 }
 
-impl Keeper {
-    fn new(does: Does) -> Arc<Self> {
+impl NoteSource {
+    fn new(does: SourceBehaviour) -> Arc<Self> {
         Arc::new(Self { does, asked: Mutex::default(), answers: Mutex::default() })
     }
 
@@ -38,13 +38,13 @@ impl Keeper {
     }
 }
 
-impl ContextSource for Keeper {
+impl ContextSource for NoteSource {
     fn name(&self) -> &str {
         "keeper"
     }
 
     fn deadline(&self) -> Duration {
-        if self.does == Does::Hangs { Duration::from_millis(50) } else { Duration::from_secs(10) }
+        if self.does == SourceBehaviour::Hangs { Duration::from_millis(50) } else { Duration::from_secs(10) }
     }
 
     fn context<'a>(&'a self, _: &'a ContextAsk) -> BoxFuture<'a, Result<Context, SourceError>> {
@@ -55,16 +55,16 @@ impl ContextSource for Keeper {
         self.asked.lock().unwrap().push(ask.clone());
         async move {
             match self.does {
-                Does::AsksAModel => {
+                SourceBehaviour::AsksAModel => {
                     let purpose = RunnerPurpose::new("keeping").map_err(SourceError::new)?;
                     let question = format!("What is worth keeping before {}?", ask.head);
                     let asked = ask.cx.runner().call(CallRequest::new(purpose, question)).await;
                     self.answers.lock().unwrap().push(asked.map_err(SourceError::new)?.text);
                     Ok(())
                 }
-                Does::Fails => Err(SourceError::new("no room for notes")),
-                Does::Panics => panic!("a source that breaks down"),
-                Does::Hangs => std::future::pending().await,
+                SourceBehaviour::Fails => Err(SourceError::new("no room for notes")),
+                SourceBehaviour::Panics => panic!("a source that breaks down"),
+                SourceBehaviour::Hangs => std::future::pending().await,
             }
         }
         .boxed()
@@ -75,7 +75,7 @@ fn long(word: &str) -> String {
     format!("{word} {}", "x".repeat(1_596))
 }
 
-fn options(world: &World, keeper: &Arc<Keeper>) -> SessionOptions {
+fn options(world: &World, keeper: &Arc<NoteSource>) -> SessionOptions {
     let model = quipu::protocol::Model { context_window: 40_000, ..(*model()).clone() };
     let compaction = CompactionSettings { enabled: true, reserve_tokens: 4_000, keep_recent_tokens: 800 };
     let sources: Vec<Arc<dyn ContextSource>> = vec![keeper.clone()];
@@ -101,7 +101,7 @@ async fn talk(world: &World, live: &LiveSession, turns: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn source_is_told_before_each_way_of_compacting() {
     let world = World::new();
-    let keeper = Keeper::new(Does::AsksAModel);
+    let keeper = NoteSource::new(SourceBehaviour::AsksAModel);
     let live = world.create_with(options(&world, &keeper)).await;
     talk(&world, &live, 4).await;
     // The model refuses the context: what leaves it is kept first, then it is summed up, then the call is repeated.
@@ -131,7 +131,7 @@ async fn source_is_told_before_each_way_of_compacting() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn source_is_told_once_for_each_compaction_near_the_end() {
     let world = World::new();
-    let keeper = Keeper::new(Does::AsksAModel);
+    let keeper = NoteSource::new(SourceBehaviour::AsksAModel);
     let mut options = options(&world, &keeper);
     let small = quipu::protocol::Model { context_window: 4_000, ..(*model()).clone() };
     (options.model, options.compaction.reserve_tokens) = (Arc::new(small), 400);
@@ -155,10 +155,13 @@ async fn source_is_told_once_for_each_compaction_near_the_end() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn compaction_goes_on_whatever_a_source_does_before_it() {
-    for (does, why) in [(Does::Fails, "no room"), (Does::Panics, "panicked"), (Does::Hangs, "within 0.05 s")]
-    {
+    for (does, why) in [
+        (SourceBehaviour::Fails, "no room"),
+        (SourceBehaviour::Panics, "panicked"),
+        (SourceBehaviour::Hangs, "within 0.05 s"),
+    ] {
         let world = World::new();
-        let keeper = Keeper::new(does);
+        let keeper = NoteSource::new(does);
         let live = world.create_with(options(&world, &keeper)).await;
         talk(&world, &live, 4).await;
         world.fake.push([say("## Goal\nOf the model.")]);

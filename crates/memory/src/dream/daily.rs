@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_with_a_date_are_notes_of_a_day() {
+    fn names_with_a_date_alone_are_notes_of_a_day() {
         for path in ["memory/2026-11-27.md", "memory/2026-02-28-deploy.md"] {
             assert!(note_day(path).is_some(), "{path}");
         }

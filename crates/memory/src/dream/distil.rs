@@ -121,7 +121,7 @@ pub struct DistilledLine {
 
 /// The file as the operations make it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Distilled {
+pub struct DistilledText {
     /// The whole file.
     pub text: String,
     /// The lines that are new in it.
@@ -222,7 +222,7 @@ pub(super) fn done_before(
     owners: &LastingOwners,
     answer: &str,
     chosen: &[DistilSource],
-) -> Option<Distilled> {
+) -> Option<DistilledText> {
     let Answer { operations, diary } = parse(answer).ok()?;
     let mut lines = Vec::new();
     for operation in operations {
@@ -241,7 +241,7 @@ pub(super) fn done_before(
         let sources = from.iter().map(|at| chosen[*at].place.clone()).collect();
         lines.push(DistilledLine { line: NewLine { text, id, sources }, how, from });
     }
-    (!lines.is_empty()).then(|| Distilled { text: old.to_owned(), lines, diary: checked_diary(&diary) })
+    (!lines.is_empty()).then(|| DistilledText { text: old.to_owned(), lines, diary: checked_diary(&diary) })
 }
 
 /// Does what a model answered, where all of it can be done. Done again, it changes nothing.
@@ -255,7 +255,7 @@ pub fn distilled(
     chosen: &[DistilSource],
     date: &str,
     limit: usize,
-) -> Result<Distilled, DistilFault> {
+) -> Result<DistilledText, DistilFault> {
     let Answer { operations, diary } = parse(answer)?;
     if operations.len() > chosen.len() {
         return Err(DistilFault::TooMany { count: operations.len(), texts: chosen.len() });
@@ -338,7 +338,7 @@ pub fn distilled(
     if characters > limit && text != old {
         return Err(DistilFault::TooLarge { characters, limit });
     }
-    Ok(Distilled { text, lines: written, diary: checked_diary(&diary) })
+    Ok(DistilledText { text, lines: written, diary: checked_diary(&diary) })
 }
 
 /// What can stand in the diary.
@@ -406,7 +406,7 @@ mod tests {
         LastingOwners::of(text, &text.lines().map(class).collect::<Vec<_>>())
     }
 
-    fn check(answer: &str) -> Result<Distilled, DistilFault> {
+    fn check(answer: &str) -> Result<DistilledText, DistilFault> {
         distilled(&old(), &owners(&old()), answer, &chosen(), "2026-11-27", 10_000)
     }
 

@@ -78,7 +78,7 @@ impl Gate {
             Self::TooLow => "its score is too low",
             Self::Promoted => "it was promoted before",
             Self::Untrusted => {
-                "its author is untrusted, or is Quipu itself; `quipu memory review` can accept it"
+                "its author is untrusted, or is Quipu itself; a person can accept it in a review"
             }
             Self::OwnOutput => "a dream wrote it",
             Self::Gone => "it is not there any more",

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dream_wrote_is_no_place() {
+    fn dream_output_is_no_place() {
         check("- likes tabs <!-- quipu:dream 01 memory/a.md#L1 -->\n", 1, 1, "likes tabs", None);
         let fenced =
             "<!-- openclaw:dreaming:light:start -->\n- likes tabs\n<!-- openclaw:dreaming:light:end -->\n";

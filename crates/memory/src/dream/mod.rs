@@ -24,7 +24,7 @@ mod tags;
 
 pub use daily::{DailyPiece, daily_pieces, note_day};
 pub use distil::{
-    ANSWER_BYTES, DistilAsk, DistilFault, DistilSource, Distilled, DistilledLine, distil_ask, distilled,
+    ANSWER_BYTES, DistilAsk, DistilFault, DistilSource, DistilledLine, DistilledText, distil_ask, distilled,
 };
 pub use error::DreamError;
 pub use explain::{ExplainedText, LineOrigin, explain_line, explain_text};

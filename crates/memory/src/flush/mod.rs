@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_short_lines_of_a_list_are_noted() {
+    fn short_lines_of_a_list_alone_are_noted() {
         let mark = flush_mark(&"s1".into(), NodeId([7; 32]));
         assert_eq!(mark, "<!-- quipu:flush s1 0707070707070707 -->");
         for nothing in ["NO_REPLY", "none.", "", "[]", "Sure! Here is what I found:"] {

@@ -206,7 +206,7 @@ async fn notes_of_days_alone_are_never_promoted() {
 }
 
 #[tokio::test]
-async fn only_lines_of_owner_and_agent_are_promoted() {
+async fn lines_of_owner_and_agent_alone_are_promoted() {
     for (class, count) in [
         (AuthorClass::Owner, 1),
         (AuthorClass::Agent, 1),
