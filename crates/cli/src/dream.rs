@@ -10,7 +10,7 @@ use quipu_host::jobs::{DREAM, DreamJob, DueRun, JobNotice, JobRunner, keep_dream
 use quipu_host::{DREAM_PURPOSE, Home, HostNotice, Observer, background_budget, now};
 use quipu_memory::MemoryPlace;
 use quipu_memory::dream::{ChosenText, DreamPhase, DreamPreview, DreamState, Gate};
-use quipu_store::{Dreams as _, Graph, Jobs as _, SqliteStore};
+use quipu_store::{Dreams, Graph, Jobs};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -167,7 +167,7 @@ async fn dream_now(args: &OutArgs) -> Result<(), Failure> {
     store.retry_job(&DREAM.into(), began).await?;
     let stop = CancellationToken::new();
     let mut signals = Signals::new()?;
-    let work = run_until_dreamt(&store, &runner, &places, began, &stop);
+    let work = run_until_dreamt(&*store, &runner, &places, began, &stop);
     let mut work = std::pin::pin!(work);
     let states = tokio::select! {
         biased;
@@ -192,14 +192,14 @@ async fn dream_now(args: &OutArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn last(store: &SqliteStore, place: &MemoryPlace) -> Result<Option<DreamState>, Failure> {
+async fn last(store: &impl Dreams, place: &MemoryPlace) -> Result<Option<DreamState>, Failure> {
     let found = store.dream(&place.id).await?;
     Ok(found.and_then(|found| DreamState::parse(&found.state).ok()))
 }
 
 /// The dreams that ended since then, of every memory.
 async fn dreamt<'a>(
-    store: &SqliteStore,
+    store: &impl Dreams,
     places: &'a [MemoryPlace],
     since: i64,
 ) -> Result<Option<Vec<(&'a MemoryPlace, DreamState)>>, Failure> {
@@ -215,7 +215,7 @@ async fn dreamt<'a>(
 }
 
 async fn run_until_dreamt<'a>(
-    store: &SqliteStore,
+    store: &(impl Dreams + Jobs),
     runner: &JobRunner,
     places: &'a [MemoryPlace],
     began: i64,
@@ -293,7 +293,7 @@ async fn status(args: &OutArgs) -> Result<(), Failure> {
         let Some(store) = &store else { break };
         let recalls = store.recalls(&place.id).await?.len();
         let promotions = store.promotions(&place.id).await?.len();
-        memories.push((place, last(store, place).await?, recalls, promotions));
+        memories.push((place, last(&**store, place).await?, recalls, promotions));
     }
     if args.json {
         let memories: Vec<Value> = memories

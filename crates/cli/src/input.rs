@@ -74,7 +74,7 @@ pub(crate) fn prompts(
         match include(&file)? {
             IncludedFile::Text(text) => added.push((Content::text(text), name)),
             IncludedFile::Image(blocks) => {
-                images.extend(blocks.into_iter().map(|block| (block, name.clone())))
+                images.extend(blocks.into_iter().map(|block| (block, name.clone())));
             }
             IncludedFile::Nothing => {}
         }

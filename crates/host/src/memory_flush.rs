@@ -9,13 +9,12 @@ use quipu::{CallRequest, CompactionAsk, Context, ContextAsk, ContextSource, Runn
 use quipu_memory::files::FileName;
 use quipu_memory::flush::{flush_class, flush_mark, flush_note, flush_prompt};
 use quipu_memory::notes::{NoteAuthor, Notebook};
-use quipu_memory::{Forgotten, class_of_turn};
+use quipu_memory::{Forgotten, MemoryHome, class_of_turn};
 use quipu_store::Graph;
 use quipu_transcript::conversation_text;
 
 use crate::Home;
 use crate::background_budget::background_budget;
-use crate::memory::memory_home;
 use crate::purposes::FLUSH_PURPOSE;
 
 /// How long a compaction waits for the note.
@@ -74,7 +73,7 @@ impl FlushSource {
             ..CallRequest::new(purpose, prompt)
         };
         let answer = ask.cx.runner().call(request).await.map_err(SourceError::new)?;
-        let forgotten = Forgotten::read(&memory_home(&self.home)).map_err(SourceError::new)?;
+        let forgotten = Forgotten::read(&MemoryHome::new(&self.home.dir)).map_err(SourceError::new)?;
         let answer: Vec<&str> = answer.text.lines().filter(|line| !forgotten.hides_line(line)).collect();
         let Some(note) = flush_note(&answer.join("\n"), &mark) else { return Ok(()) };
         let class = flush_class(ask.messages.iter().map(AsRef::as_ref), ask.previous.is_some());

@@ -38,7 +38,11 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
         match out.json {
             true => writeln!(stdout, "{}", json!({ "on": false, "project": project, "memories": [] }))?,
             false => {
-                writeln!(stdout, "Memory is off in {}; `quipu memory on` switches it on.", project.display())?;
+                writeln!(
+                    stdout,
+                    "Memory is off in {}; `quipu memory on` switches it on.",
+                    project.display()
+                )?;
             }
         }
         return Ok(stdout.flush()?);

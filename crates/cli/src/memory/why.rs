@@ -1,7 +1,6 @@
 //! `quipu memory why` and `quipu memory promote-explain`: where a line came from, and what keeps a text from becoming one.
 
 use std::io::Write as _;
-use std::sync::Arc;
 
 use clap::Args;
 use quipu_host::dreams::{dream_of, dream_place, dream_settings};
@@ -10,7 +9,7 @@ use quipu_host::{Home, now};
 
 use quipu_memory::dream::{ExplainedText, LineOrigin, explain_line, explain_text};
 use quipu_memory::{Citation, MemoryKind, MemoryPlace};
-use quipu_store::{SignalPlace, SqliteStore};
+use quipu_store::SignalPlace;
 use serde_json::{Map, Value, json};
 
 use crate::args::OutArgs;
@@ -37,20 +36,20 @@ pub(crate) struct PromoteExplainArgs {
     out: OutArgs,
 }
 
-/// The memories that are open here, and the store.
-async fn opened(out: &OutArgs) -> Result<(Home, Vec<MemoryPlace>, Arc<SqliteStore>), Failure> {
+/// The memories that are open here.
+fn opened(out: &OutArgs) -> Result<(Home, Vec<MemoryPlace>), Failure> {
     let home = home(&out.store)?;
     let mut places = memory_places(&home, &current_dir()?)?;
     places.retain(|place| place.kind != MemoryKind::Repository);
     if places.is_empty() {
         return Err(Failure::usage("memory is off here; `quipu memory on` switches it on"));
     }
-    let store = home.store().await?;
-    Ok((home, places, store))
+    Ok((home, places))
 }
 
 pub(crate) async fn why(args: &WhyArgs) -> Result<(), Failure> {
-    let (home, places, store) = opened(&args.out).await?;
+    let (home, places) = opened(&args.out)?;
+    let store = home.store().await?;
     let words = args.line.join(" ");
     let cited: Option<Citation> = words.parse().ok();
     if let Some(cited) = cited.as_ref().filter(|cited| cited.path != "MEMORY.md") {
@@ -145,7 +144,8 @@ fn origin_text(memory: &str, found: &LineOrigin) -> String {
 }
 
 pub(crate) async fn promote_explain(args: &PromoteExplainArgs) -> Result<(), Failure> {
-    let (home, places, store) = opened(&args.out).await?;
+    let (home, places) = opened(&args.out)?;
+    let store = home.store().await?;
     let words = args.text.join(" ");
     let sealer = home.engine(store.clone(), &home.settings())?.sealer().clone();
     let settings = dream_settings();

@@ -74,6 +74,8 @@ mod faults;
 #[cfg(test)]
 mod first_run;
 #[cfg(test)]
+mod flush;
+#[cfg(test)]
 mod forest;
 #[cfg(test)]
 mod graph;
@@ -116,8 +118,6 @@ mod mcp;
 mod mcp_resources;
 #[cfg(test)]
 mod mcp_server;
-#[cfg(test)]
-mod flush;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use futures_util::future::BoxFuture;
 use quipu_protocol::{NodeId, UnixMs};
 
+use super::line_class::LineClass;
 use super::{DistilAsk, DreamError};
 use crate::AuthorClass;
 
@@ -27,17 +28,6 @@ pub struct NodeText {
     pub text: String,
     /// Whose words these are.
     pub class: AuthorClass,
-}
-
-/// Whose one line of a file is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LineClass {
-    /// The class of its author.
-    pub class: AuthorClass,
-    /// The node of the change that wrote it, where there is one.
-    pub node: Option<NodeId>,
-    /// Whether a dream made that change.
-    pub is_dream: bool,
 }
 
 /// What became of a file that a dream wants to write.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::LineClass;
+use super::line_class::LineClass;
 use super::own::{MarkedLine, marked_line, write_line};
 
 /// How the heading of what a dream appends begins; the date follows in brackets.

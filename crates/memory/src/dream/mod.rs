@@ -12,6 +12,7 @@ mod explain;
 mod gates;
 mod host;
 mod lasting;
+mod line_class;
 mod live;
 mod own;
 mod phases;
@@ -29,10 +30,11 @@ pub use distil::{
 pub use error::DreamError;
 pub use explain::{ExplainedText, LineOrigin, explain_line, explain_text};
 pub use gates::{DeepSettings, Gate, class_gate, failed_gates};
-pub use host::{DreamFut, DreamHost, LineClass, NodeText, NoteFile, WriteResult};
+pub use host::{DreamFut, DreamHost, NodeText, NoteFile, WriteResult};
 pub use lasting::{
     LastingEntry, LastingFault, LastingOwners, NewLine, append_lines, check_lasting, lasting_entries,
 };
+pub use line_class::LineClass;
 pub use live::find_live;
 pub use own::{DIARY_MARK, MARK, MarkedLine, claim_hash, is_dream_output, marked_line, write_line};
 pub use phases::{LightSettings, RemSettings, Theme, ranked, staged, themes, truths};

@@ -187,7 +187,7 @@ mod tests {
         near(found.frequency, 0.6712);
         near(found.relevance, 0.7);
         near(found.diversity, 0.6);
-        near(found.recency, 0.7071);
+        near(found.recency, std::f64::consts::FRAC_1_SQRT_2);
         near(found.consolidation, 0.4297);
         near(found.conceptual, 0.6667);
         let staged = SignalEntry { light: (2, NOW), rem: (1, ago(14)), ..first };

@@ -42,7 +42,7 @@ struct TextState {
 }
 
 impl TextState {
-    fn new(&self) -> Option<(&str, ChunkId)> {
+    fn new_text(&self) -> Option<(&str, ChunkId)> {
         self.text.as_deref().map(|text| (text, self.content))
     }
 
@@ -271,7 +271,7 @@ impl<'a> Pass<'a> {
     fn add(&mut self, change: ChangeDraft) {
         // As if it were committed, so that what follows sees it; the node is not known yet.
         for file in &change.files {
-            let new = file.after.as_ref().and_then(TextState::new);
+            let new = file.after.as_ref().and_then(TextState::new_text);
             let old = former(file.before.as_ref());
             self.ledger.change(file.name.as_str(), old, new, NOBODY);
             if let Some(known) = self.ledger.files.get_mut(file.name.as_str()) {
@@ -404,7 +404,7 @@ fn record(ledger: &mut Ledger, change: &ChangeDraft, node: NodeId) {
     let said = ChangeRecord { class: change.class, by: by.clone(), at: now(), sources: sources.clone() };
     ledger.nodes.insert(node, said);
     for file in &change.files {
-        let new = file.after.as_ref().and_then(TextState::new);
+        let new = file.after.as_ref().and_then(TextState::new_text);
         let old = former(file.before.as_ref());
         ledger.change(file.name.as_str(), old, new, node);
         if let Some(known) = ledger.files.get_mut(file.name.as_str()) {

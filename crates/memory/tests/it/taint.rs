@@ -105,7 +105,7 @@ async fn classes_behind(agent: &str, steps: Vec<(Entry, StepInfo)>) -> (AuthorCl
 }
 
 #[tokio::test]
-async fn what_hooks_summaries_and_other_agents_say_is_untrusted() {
+async fn hooks_summaries_and_other_agents_are_untrusted() {
     use AuthorClass::{Agent, Owner, Untrusted};
     let said = |provenance| {
         let step = StepInfo { provenance: Some(provenance), ..StepInfo::default() };
