@@ -170,6 +170,7 @@ fn doctor_tells_the_bytes_of_every_holder() {
         "caches",
         "written",
         "permissions",
+        "memory",
         "history",
         "drafts",
         "trace",
