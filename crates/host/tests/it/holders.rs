@@ -198,7 +198,8 @@ fn name_of_a_holder_is_one_and_its_own() {
         );
     }
     assert_eq!(holders.add(Arc::new(NamelessHolder)), Err(AddHolderError::Panicked));
-    assert_eq!(holders.names(), ["store.copies", "outputs", "caches", "written", "permissions"]);
+    let names = ["store.copies", "outputs", "caches", "written", "permissions", "memory"];
+    assert_eq!(holders.names(), names);
 }
 
 #[tokio::test]
