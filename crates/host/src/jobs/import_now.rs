@@ -5,6 +5,7 @@ use quipu_archive::Agent;
 use quipu_store::JobRunState;
 
 use super::import_watch::Watcher;
+use super::thread::in_own_thread;
 use super::{BuiltInWork, JobContext, JobError, WorkEnd};
 use crate::Home;
 use crate::import::{ImportError, ImportPlan, ImportRequest, ImportSource, Importer};
@@ -61,22 +62,9 @@ impl BuiltInWork for RegularImport {
         cx: &'a JobContext,
     ) -> BoxFuture<'a, Result<WorkEnd, JobError>> {
         Box::pin(async move {
-            // In a thread of its own: files are parsed there, and the lease is renewed here meanwhile.
-            let (home, agents, cx) = (self.0.clone(), arguments.to_vec(), cx.clone());
-            let stop = cx.stop().child_token();
-            // Also where this future is dropped.
-            let _stops = stop.clone().drop_guard();
-            let work = move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                runtime.map_err(JobError::new)?.block_on(async {
-                    tokio::select! {
-                        biased;
-                        () = stop.cancelled() => Err(JobError::new("the job was stopped")),
-                        done = import(&home, &agents, &cx) => done,
-                    }
-                })
-            };
-            tokio::task::spawn_blocking(work).await.map_err(JobError::new)?
+            let (home, agents) = (self.0.clone(), arguments.to_vec());
+            let work = |cx| async move { import(&home, &agents, &cx).await };
+            in_own_thread(cx, work).await.map_err(JobError::new)?
         })
     }
 }

@@ -11,6 +11,7 @@ use quipu_archive::{Agent, Progress, Report};
 use quipu_store::{Job, JobTime, NewJob};
 use serde::{Deserialize, Serialize};
 
+use super::thread::in_own_thread;
 use super::{JobContext, JobError, JobHandler, JobOutcome};
 use crate::Home;
 use crate::import::{
@@ -115,22 +116,8 @@ impl JobHandler for ImportWatch {
 
     fn run<'a>(&'a self, job: &'a Job, cx: &'a JobContext) -> BoxFuture<'a, Result<JobOutcome, JobError>> {
         Box::pin(async move {
-            // In a thread of its own: files are parsed there, and the lease is renewed here meanwhile.
-            let (inner, job, cx) = (self.0.clone(), job.clone(), cx.clone());
-            let stop = cx.stop().child_token();
-            // Also where this future is dropped.
-            let _stops = stop.clone().drop_guard();
-            let work = move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                runtime.map_err(JobError::new)?.block_on(async {
-                    tokio::select! {
-                        biased;
-                        () = stop.cancelled() => Err(JobError::new("the job was stopped")),
-                        done = inner.look(&job, &cx) => done,
-                    }
-                })
-            };
-            match tokio::task::spawn_blocking(work).await {
+            let (inner, job) = (self.0.clone(), job.clone());
+            match in_own_thread(cx, |cx| async move { inner.look(&job, &cx).await }).await {
                 Ok(done) => done,
                 Err(ended) => match ended.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),

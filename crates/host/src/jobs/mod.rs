@@ -9,6 +9,7 @@ mod import_watch;
 mod models;
 mod runner;
 mod scheduled;
+mod thread;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
