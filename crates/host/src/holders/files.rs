@@ -1,4 +1,4 @@
-//! A directory of files, each of which goes as a whole.
+//! A directory of files that may hold what is looked for.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,22 +15,37 @@ use super::disk;
 pub struct FilesHolder {
     name: String,
     root: PathBuf,
-    in_use: InUse,
+    eraser: Eraser,
 }
 
-/// Who has a file.
-type InUse = fn(root: &Path, file: &Path) -> bool;
+/// Erases from a file below the root that holds what is looked for, or says why it stays.
+pub(super) type Eraser = fn(root: &Path, file: &disk::DiskFile, needles: &Needles, erased: &mut EraseReport);
 
 impl FilesHolder {
     /// The files in `root` and the directories in it.
     pub fn new(name: impl Into<String>, root: PathBuf) -> Self {
-        Self { name: name.into(), root, in_use: |_, _| false }
+        Self::erased_by(name, root, |_, file, _, erased| removed(file, erased))
+    }
+
+    /// The same, where a file goes in a way of its own.
+    pub(super) fn erased_by(name: impl Into<String>, root: PathBuf, eraser: Eraser) -> Self {
+        Self { name: name.into(), root, eraser }
     }
 
     /// What commands wrote to caches: of a project that a session has now, nothing is removed.
     pub(super) fn caches(name: impl Into<String>, root: PathBuf) -> Self {
-        Self { in_use: slot_is_in_use, ..Self::new(name, root) }
+        Self::erased_by(name, root, removed_unless_in_use)
     }
+}
+
+/// Removes a file, unless a session has it.
+fn removed_unless_in_use(root: &Path, file: &disk::DiskFile, _: &Needles, erased: &mut EraseReport) {
+    if slot_is_in_use(root, &file.path) {
+        let place = FoundPlace::File { path: file.path.clone(), line: None };
+        erased.keep(place, KeptReason::InUse, "a session is using it; close that session and erase again");
+        return;
+    }
+    removed(file, erased);
 }
 
 /// Whether a session has the layers that a file belongs to: `PROJECT/SLOT/lock` is locked then.
@@ -75,7 +90,7 @@ impl ContentHolder for FilesHolder {
     fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, EraseReport> {
         Box::pin(async move {
             let needles = Needles::of(&targets.selection)?;
-            let (root, in_use) = (self.root.clone(), self.in_use);
+            let (root, eraser) = (self.root.clone(), self.eraser);
             disk::apart(move || {
                 let mut erased = EraseReport::default();
                 if needles.is_empty() {
@@ -90,13 +105,7 @@ impl ContentHolder for FilesHolder {
                             continue;
                         }
                     }
-                    if in_use(&root, &file.path) {
-                        let place = FoundPlace::File { path: file.path, line: None };
-                        let told = "a session is using it; close that session and erase again";
-                        erased.keep(place, KeptReason::InUse, told);
-                        continue;
-                    }
-                    removed(&file, &mut erased);
+                    eraser(&root, &file, &needles, &mut erased);
                 }
                 Ok(erased)
             })
@@ -110,7 +119,7 @@ impl ContentHolder for FilesHolder {
     }
 }
 
-pub(super) fn bytes_below(root: &Path) -> Result<u64, HolderError> {
+fn bytes_below(root: &Path) -> Result<u64, HolderError> {
     Ok(disk::files_below(root)?.iter().map(|file| file.bytes).sum())
 }
 

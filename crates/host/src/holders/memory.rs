@@ -1,97 +1,31 @@
 //! The files of memories: what holds a text goes line by line, and the rest of the file stays.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::Path;
 
-use quipu_store::{
-    ContentHolder, ContentQuery, EraseReport, EraseTargets, FoundContent, FoundPage, FoundPlace, HolderFut,
-    KeptReason, Needles,
-};
+use quipu_store::{EraseReport, FoundPlace, KeptReason, Needles};
 
 use super::disk;
-use super::files::{bytes_below, unread};
+use super::files::FilesHolder;
 use crate::Home;
 
 /// Bytes of a file that is rewritten: no file of a memory has more.
 const MOST: u64 = 1 << 20;
 
 /// The memories of a home. Those of repositories and of other agents lie in files that belong to others.
-pub(super) struct MemoryFiles {
-    root: PathBuf,
+pub(super) fn memory_files(home: &Home) -> FilesHolder {
+    FilesHolder::erased_by("memory", crate::memory::memory_home(home).root(), rewritten)
 }
 
-impl MemoryFiles {
-    pub(super) fn of(home: &Home) -> Self {
-        Self { root: crate::memory::memory_home(home).root() }
-    }
-}
-
-impl ContentHolder for MemoryFiles {
-    fn name(&self) -> &str {
-        "memory"
-    }
-
-    fn find<'a>(&'a self, query: &'a ContentQuery) -> HolderFut<'a, FoundPage> {
-        Box::pin(async move {
-            let needles = Needles::of(&query.selection)?;
-            let (root, query) = (self.root.clone(), query.clone());
-            disk::apart(move || {
-                let mut page = FoundPage::begin(&query);
-                if needles.is_empty() {
-                    return Ok(page);
-                }
-                for file in disk::files_below(&root)? {
-                    let key = file.key();
-                    if page.is_past(&key) || !disk::holds(&file.path, &needles).unwrap_or(true) {
-                        continue;
-                    }
-                    let place = FoundPlace::File { path: file.path, line: None };
-                    if !page.push(&key, FoundContent { place, bytes: file.bytes }) {
-                        break;
-                    }
-                }
-                Ok(page)
-            })
-            .await
-        })
-    }
-
-    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, EraseReport> {
-        Box::pin(async move {
-            let needles = Needles::of(&targets.selection)?;
-            let root = self.root.clone();
-            disk::apart(move || {
-                let mut erased = EraseReport::default();
-                if needles.is_empty() {
-                    return Ok(erased);
-                }
-                for file in disk::files_below(&root)? {
-                    match disk::holds(&file.path, &needles) {
-                        Ok(true) => {}
-                        Ok(false) => continue,
-                        Err(error) => {
-                            unread(&file, &error, &mut erased);
-                            continue;
-                        }
-                    }
-                    match without_lines(&file, &needles) {
-                        Ok(bytes) => erased.add(bytes),
-                        Err(error) => {
-                            let place = FoundPlace::File { path: file.path.clone(), line: None };
-                            let told = format!("it could not be rewritten: {error}; edit it by hand");
-                            erased.keep(place, KeptReason::Failed, told);
-                        }
-                    }
-                }
-                Ok(erased)
-            })
-            .await
-        })
-    }
-
-    fn bytes(&self) -> HolderFut<'_, u64> {
-        let root = self.root.clone();
-        Box::pin(disk::apart(move || bytes_below(&root)))
+/// Rewrites a file without the lines that hold what is looked for.
+fn rewritten(_: &Path, file: &disk::DiskFile, needles: &Needles, erased: &mut EraseReport) {
+    match without_lines(file, needles) {
+        Ok(bytes) => erased.add(bytes),
+        Err(error) => {
+            let place = FoundPlace::File { path: file.path.clone(), line: None };
+            let why = format!("it could not be rewritten: {error}; edit it by hand");
+            erased.keep(place, KeptReason::Failed, why);
+        }
     }
 }
 

@@ -183,7 +183,7 @@ impl Holders {
         take(Arc::new(FilesHolder::caches("caches", home.cache_layers())));
         take(Arc::new(written::WrittenFiles::of(home)));
         take(Arc::new(grants::Grants::of(home)));
-        take(Arc::new(memory::MemoryFiles::of(home)));
+        take(Arc::new(memory::memory_files(home)));
         holders
     }
 
