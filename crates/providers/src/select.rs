@@ -11,6 +11,8 @@ use crate::settings::{Settings, is_supported};
 
 /// Candidates that an error lists at most.
 const MAX_LISTED: usize = 8;
+/// Models of a provider that are named where one of them was wanted.
+const NAMED_MODELS: usize = 3;
 
 /// A model that was found.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +51,14 @@ pub enum FindError {
         pattern: String,
         /// Models that can be called and match, as `provider/id`.
         matches: Vec<String>,
+    },
+    /// It names a provider, and no model that can be called.
+    #[error("{provider} is a provider, and a model is wanted, such as {}.", .models.join(" or "))]
+    Provider {
+        /// The provider's id.
+        provider: String,
+        /// Some of its models, as `provider/id`.
+        models: Vec<String>,
     },
     /// What follows the colon behind a model is not a level of thinking.
     #[error("There is no level of thinking {level:?}. The levels are {}.", LEVELS.map(level_name).join(", "))]
@@ -89,7 +99,14 @@ impl Settings {
     pub fn find(&self, provider: Option<&str>, pattern: &str) -> Result<Selection, FindError> {
         let pattern = pattern.trim();
         let provider = provider.map(|wanted| self.provider_named(wanted)).transpose()?;
-        if let Some(model) = self.search(provider, pattern)? {
+        let found = self.search(provider, pattern)?;
+        if provider.is_none()
+            && !found.as_ref().is_some_and(|model| self.is_available(model) || model.id.eq_ignore_ascii_case(pattern))
+            && let Some(error) = self.names_provider(pattern)
+        {
+            return Err(error);
+        }
+        if let Some(model) = found {
             return Ok(Selection { model, thinking: None, note: None });
         }
         let split = pattern.rsplit_once(':').and_then(|(rest, level)| Some((rest, parse_level(level)?)));
@@ -155,6 +172,14 @@ impl Settings {
                 similar: nearest(wanted, ids.into_iter().map(String::from)),
             }
         })
+    }
+
+    /// That `pattern` is the id of a provider, if it is one with models.
+    fn names_provider(&self, pattern: &str) -> Option<FindError> {
+        let provider = self.provider_named(pattern).ok()?;
+        let models: Vec<_> =
+            self.models_of(provider).iter().take(NAMED_MODELS).map(|model| full(model)).collect();
+        (!models.is_empty()).then(|| FindError::Provider { provider: provider.into(), models })
     }
 
     /// The provider before the first slash, when it is one, and what follows.

@@ -433,6 +433,9 @@ fn unknown_model_error_suggests_near_names() {
     assert!(matches!(unknown, FindError::UnknownModel { .. }));
     check(None, "zzzzzzzzzzzzzzzzzzz", &["There is no model"]);
     check(None, "", &["There is no model"]);
+    // A part of ids of other providers that have no key either.
+    let provider = check(None, "Mistral", &["mistral is a provider", "such as mistral/"]);
+    assert!(matches!(provider, FindError::Provider { .. }));
     let provider = check(Some("antropic"), "x", &["Did you mean anthropic?"]);
     assert!(matches!(provider, FindError::UnknownProvider { .. }));
     let ambiguous = check(None, "claude-opus-4-5", &["anthropic/claude-opus-4-5", " or "]);
