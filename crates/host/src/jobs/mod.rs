@@ -26,7 +26,7 @@ use crate::{Home, HostNotice, Observer};
 pub use crate::job_notice::JobNotice;
 pub use answers::take_answers;
 pub use dream::{DREAM, DreamJob, keep_dream_job};
-pub use drive::run_alongside;
+pub use drive::{keep_dream_jobs, run_alongside, watch_alongside};
 pub use import_now::IMPORT_NOW;
 pub use import_watch::{IMPORT_WATCH, ImportWatch};
 pub use models::models_for_jobs;
