@@ -10,7 +10,7 @@ use quipu_host::jobs::{DREAM, DreamJob, DueRun, JobNotice, JobRunner, keep_dream
 use quipu_host::{DREAM_PURPOSE, Home, HostNotice, Observer, background_budget, now};
 use quipu_memory::MemoryPlace;
 use quipu_memory::dream::{ChosenText, DreamPhase, DreamPreview, DreamState, Gate};
-use quipu_store::{Dreams, Graph, Jobs};
+use quipu_store::{Dreams, Graph, JobRetry, JobState, Jobs};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -56,7 +56,7 @@ pub(crate) async fn run(args: &DreamArgs) -> Result<(), Failure> {
 }
 
 /// The memories that dreams change, where there are any.
-fn places(home: &Home) -> Result<Vec<MemoryPlace>, Failure> {
+pub(crate) fn places(home: &Home) -> Result<Vec<MemoryPlace>, Failure> {
     let config = home.config();
     if !config.dreaming.enabled {
         return Err(Failure::usage(
@@ -160,27 +160,16 @@ async fn dream_now(args: &OutArgs) -> Result<(), Failure> {
     let began = now();
     let sealer = home.engine(store.clone(), &home.settings())?.sealer().clone();
     let models = models_for_jobs(&home, store.clone());
-    let handlers: Vec<Arc<dyn quipu_host::jobs::JobHandler>> = vec![Arc::new(DreamJob::new(home.clone()))];
+    let handlers: Vec<Arc<dyn quipu_host::jobs::JobHandler>> = vec![Arc::new(DreamJob::new(&home))];
     let observer = Arc::new(QuietJobs(home.clone()));
     let runner = JobRunner::new(store.clone(), handlers, observer, sealer).with_models(models);
     keep_dream_job(&home, &store).await?;
-    store.retry_job(&DREAM.into(), began).await?;
+    if store.retry_job(&DREAM.into(), began).await? == JobRetry::Paused {
+        return Err(crate::schedule::paused(DREAM));
+    }
     let stop = CancellationToken::new();
-    let mut signals = Signals::new()?;
     let work = run_until_dreamt(&*store, &runner, &places, began, &stop);
-    let mut work = std::pin::pin!(work);
-    let states = tokio::select! {
-        biased;
-        _ = signals.next() => {
-            stop.cancel();
-            tokio::select! {
-                _ = signals.next() => {}
-                _ = &mut work => {}
-            }
-            return Err(Failure::silent(signals.exit()));
-        }
-        states = &mut work => states?,
-    };
+    let states = Signals::new()?.ending(&stop, work).await?;
     let mut out = crate::console::stdout();
     for (place, state) in states {
         if args.json {
@@ -281,7 +270,8 @@ async fn status(args: &OutArgs) -> Result<(), Failure> {
         Some(store) => store.job(&DREAM.into()).await?,
         None => None,
     };
-    let next = job.as_ref().map(|job| job.next);
+    let is_paused = job.as_ref().is_some_and(|job| job.state == JobState::Paused);
+    let next = job.as_ref().filter(|_| !is_paused).map(|job| job.next);
     let budget = match &store {
         Some(store) => Some(background_budget(&home, &**store as &dyn Graph, DREAM_PURPOSE).await?),
         None => None,
@@ -306,7 +296,7 @@ async fn status(args: &OutArgs) -> Result<(), Failure> {
             })
             .collect();
         let whole = json!({
-            "enabled": enabled, "schedule": schedule, "next": next,
+            "enabled": enabled, "schedule": schedule, "paused": is_paused, "next": next,
             "budget": { "limit": limit, "spent": spent }, "memories": memories,
         });
         writeln!(out, "{whole}")?;
@@ -316,10 +306,12 @@ async fn status(args: &OutArgs) -> Result<(), Failure> {
         writeln!(out, "Dreaming is off; `quipu config set memory.dreaming.enabled true` switches it on.")?;
         return Ok(());
     }
-    let when = next.map_or_else(
-        || "when a terminal, `quipu serve` or `quipu schedule run` runs".to_owned(),
-        |next| if next <= now() { "due now".to_owned() } else { quipu_host::iso(next) },
-    );
+    let when = match next {
+        _ if is_paused => format!("paused; `quipu schedule resume {DREAM}` ends that"),
+        None => "when a terminal, `quipu serve` or `quipu schedule run` runs".to_owned(),
+        Some(next) if next <= now() => "due now".to_owned(),
+        Some(next) => quipu_host::iso(next),
+    };
     writeln!(out, "Dreams: {}; next: {when}", printable(&schedule))?;
     let money = if limit > 0.0 {
         format!("{} of {} a day spent today", dollars(spent), dollars(limit))

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::Args;
 use nix::sys::stat::{SFlag, fstat};
 use quipu_host::settings::SharedHistory;
-use quipu_host::{Home, is_memory_on, memory_search, seal_credentials};
+use quipu_host::{Home, is_memory_on, memory_search, seal_credentials, watch_memory};
 use quipu_mcp_server::{
     Access, BearerToken, GraphServer, MemoryAnswer, MemoryCall, MemoryDesk, MemoryToolSpec, ScopeSetting,
     ServeError, ServerOptions, StdioEnd, StoreOpenError, serve_http, serve_stdio,
@@ -58,6 +58,7 @@ pub(crate) async fn run(args: &McpServeArgs) -> Result<(), Failure> {
             Some(address) => http(&home, server, address, stop.clone()).await,
         }
     };
+    let serve = quipu_host::jobs::watch_alongside(&home, serve);
     tokio::pin!(serve);
     tokio::select! {
         served = &mut serve => return served,
@@ -112,6 +113,7 @@ impl MemoryDesk for Memories {
             match memory_search(&self.home, &call.store, &self.sealer, call.directory) {
                 // What another agent notes is untrusted: it names no session of ours.
                 Ok(search) => {
+                    watch_memory(&self.home, call.directory, &call.store, &self.sealer, &search);
                     MemoryNotes::new(search, call.store.clone(), call.projects)
                         .call(call.name, call.args, None)
                         .await

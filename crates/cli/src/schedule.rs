@@ -10,7 +10,10 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use quipu_host::jobs::{DueRun, JobNotice, JobRunner, handlers, keep_dream_job, models_for_jobs};
+use quipu_host::dreams::dreaming_places;
+use quipu_host::jobs::{
+    DREAM, DueRun, JobNotice, JobRunner, handlers, keep_dream_job, keep_dream_jobs, models_for_jobs,
+};
 use quipu_host::{Home, HostNotice, Observer, SCHEDULED, ScheduledJob, ScheduledWork, now};
 use quipu_schedule::{Recurrence, spell_span};
 use quipu_store::{Job, JobKey, JobPause, JobRetry, JobState, JobTime, Jobs};
@@ -22,6 +25,8 @@ use crate::home::{home, in_words};
 use crate::print::{Paint, ago, note, one_line, printable};
 use crate::signals::Signals;
 
+/// The change of a job that stays as it was.
+const UNCHANGED: &str = "unchanged";
 /// Jobs that are listed from one read.
 const PAGE: usize = 100;
 
@@ -56,38 +61,26 @@ enum ScheduleAction {
         job: Box<add::NewJobArgs>,
     },
     /// Pause a job: it stays, and does not run. A run that is under way is stopped.
-    Pause {
-        /// Its key in the list.
-        key: String,
-        #[command(flatten)]
-        store: StoreArg,
-    },
+    Pause(KeyArgs),
     /// End the pause of a job: it runs at its next time.
-    Resume {
-        /// Its key in the list.
-        key: String,
-        #[command(flatten)]
-        store: StoreArg,
-    },
+    Resume(KeyArgs),
     /// Write a systemd timer of yours, or a launchd agent, that runs the jobs that are due each minute. Shows the files and asks first.
     Install(install::InstallArgs),
     /// Remove what `install` wrote.
     Uninstall(install::InstallArgs),
     /// Remove a job, even if it is running. Its results are kept.
     #[command(visible_alias = "rm")]
-    Remove {
-        /// Its key in the list.
-        key: String,
-        #[command(flatten)]
-        store: StoreArg,
-    },
+    Remove(KeyArgs),
     /// Make a job due now, even if it used up its attempts.
-    Retry {
-        /// Its key in the list.
-        key: String,
-        #[command(flatten)]
-        store: StoreArg,
-    },
+    Retry(KeyArgs),
+}
+
+#[derive(Debug, Args)]
+struct KeyArgs {
+    /// Its key in the list.
+    key: String,
+    #[command(flatten)]
+    out: OutArgs,
 }
 
 pub(crate) async fn run(args: &ScheduleArgs) -> Result<(), Failure> {
@@ -116,78 +109,120 @@ pub(crate) async fn run(args: &ScheduleArgs) -> Result<(), Failure> {
         Some(ScheduleAction::Add { job }) => add::run(job).await,
         Some(ScheduleAction::Install(args)) => install::install(args).await,
         Some(ScheduleAction::Uninstall(args)) => install::uninstall(args).await,
-        Some(ScheduleAction::Pause { key, store }) => {
-            let store = stored(store, key).await?;
-            match store.pause_job(&key.as_str().into()).await? {
-                JobPause::Missing => return Err(unknown(key)),
-                JobPause::Changed => {
-                    note(format!("Paused job {key}; `quipu schedule resume {key}` ends that."));
-                }
-                JobPause::Unchanged => note(format!("Job {key} is paused already.")),
-            }
-            Ok(())
-        }
-        Some(ScheduleAction::Resume { key, store }) => {
-            let store = stored(store, key).await?;
-            let job = store.job(&key.as_str().into()).await?.ok_or_else(|| unknown(key))?;
-            let next = match scheduled(&job) {
-                Some(scheduled) => scheduled.next(key, now()).map_err(Failure::failed)?,
-                None => None,
-            };
-            // A time that passed meanwhile is made up for.
-            let next = next.unwrap_or(JobTime::After(std::time::Duration::ZERO));
-            match store.resume_job(&job.key, next, now()).await? {
-                JobPause::Missing => return Err(unknown(key)),
-                JobPause::Changed => note(format!("Job {key} runs again at its next time.")),
-                JobPause::Unchanged => note(format!("Job {key} is not paused.")),
-            }
-            Ok(())
-        }
-        Some(ScheduleAction::Remove { key, store }) => {
-            let store = stored(store, key).await?;
-            if !store.cancel_job(&key.as_str().into()).await? {
-                return Err(unknown(key));
-            }
-            note(format!("Removed job {key}."));
-            Ok(())
-        }
-        Some(ScheduleAction::Retry { key, store }) => {
-            let store = stored(store, key).await?;
-            match store.retry_job(&key.as_str().into(), now()).await? {
-                JobRetry::Missing => return Err(unknown(key)),
-                JobRetry::Paused => return Err(paused(key)),
-                JobRetry::Running => {
-                    note(format!("Job {key} is running, or was when its process ended; nothing changed."));
-                }
-                JobRetry::Due => note(format!("Job {key} is due now.")),
-            }
-            Ok(())
-        }
+        Some(ScheduleAction::Pause(args)) => pause(args).await,
+        Some(ScheduleAction::Resume(args)) => resume(args).await,
+        Some(ScheduleAction::Remove(args)) => remove(args).await,
+        Some(ScheduleAction::Retry(args)) => retry(args).await,
     }
+}
+
+async fn pause(KeyArgs { key, out }: &KeyArgs) -> Result<(), Failure> {
+    let store = stored(&out.store, key).await?;
+    let (change, words) = match store.pause_job(&key.as_str().into()).await? {
+        JobPause::Missing => return Err(unknown(key)),
+        JobPause::Changed => {
+            ("paused", format!("Paused job {key}; `quipu schedule resume {key}` ends that."))
+        }
+        JobPause::Unchanged => (UNCHANGED, format!("Job {key} is paused already.")),
+    };
+    report(&*store, key, change, &words, out.json).await
+}
+
+async fn resume(KeyArgs { key, out }: &KeyArgs) -> Result<(), Failure> {
+    let store = stored(&out.store, key).await?;
+    let job = store.job(&key.as_str().into()).await?.ok_or_else(|| unknown(key))?;
+    let next = match ScheduledJob::of_job(&job) {
+        Some(scheduled) => scheduled.next(key, now()).map_err(Failure::failed)?,
+        None => None,
+    };
+    // A time that passed meanwhile is made up for.
+    let next = next.unwrap_or(JobTime::After(std::time::Duration::ZERO));
+    let (change, words) = match store.resume_job(&job.key, next, now()).await? {
+        JobPause::Missing => return Err(unknown(key)),
+        JobPause::Changed => ("resumed", format!("Job {key} runs again at its next time.")),
+        JobPause::Unchanged => (UNCHANGED, format!("Job {key} is not paused.")),
+    };
+    report(&*store, key, change, &words, out.json).await
+}
+
+async fn remove(KeyArgs { key, out }: &KeyArgs) -> Result<(), Failure> {
+    let store = stored(&out.store, key).await?;
+    if key == DREAM && !dreaming_places(&home(&out.store)?)?.is_empty() {
+        return Err(Failure::usage(format!(
+            "dreams are switched on, so their job stays; `quipu config set memory.dreaming.enabled false` ends them, `quipu schedule pause {DREAM}` pauses them"
+        )));
+    }
+    let job = store.job(&key.as_str().into()).await?.ok_or_else(|| unknown(key))?;
+    if !store.cancel_job(&job.key).await? {
+        return Err(unknown(key));
+    }
+    show(&job, "removed", &format!("Removed job {key}."), out.json)
+}
+
+async fn retry(KeyArgs { key, out }: &KeyArgs) -> Result<(), Failure> {
+    let store = stored(&out.store, key).await?;
+    let (change, words) = match store.retry_job(&key.as_str().into(), now()).await? {
+        JobRetry::Missing => return Err(unknown(key)),
+        JobRetry::Paused => return Err(paused(key)),
+        JobRetry::Running => {
+            (UNCHANGED, format!("Job {key} is running, or was when its process ended; nothing changed."))
+        }
+        JobRetry::Due => ("due", format!("Job {key} is due now.")),
+    };
+    report(&*store, key, change, &words, out.json).await
+}
+
+/// Says what became of a job, which is stored: in words, or as an object of the list with `change`.
+async fn report(
+    store: &dyn Jobs,
+    key: &str,
+    change: &str,
+    words: &str,
+    is_json: bool,
+) -> Result<(), Failure> {
+    match store.job(&key.into()).await? {
+        Some(job) => show(&job, change, words, is_json),
+        // Somebody removed it meanwhile.
+        None => Err(unknown(key)),
+    }
+}
+
+fn show(job: &Job, change: &str, words: &str, is_json: bool) -> Result<(), Failure> {
+    if !is_json {
+        note(words);
+        return Ok(());
+    }
+    let mut object = json(job);
+    object["change"] = change.into();
+    Ok(writeln!(crate::console::stdout(), "{object}")?)
 }
 
 fn unknown(key: &str) -> Failure {
     Failure::usage(format!("there is no job `{}`; `quipu schedule list` lists them", printable(key)))
 }
 
-fn paused(key: &str) -> Failure {
+pub(crate) fn paused(key: &str) -> Failure {
     let key = printable(key);
     Failure::usage(format!("job {key} is paused; `quipu schedule resume {key}` ends that"))
 }
 
 /// The store that may hold a job.
 async fn stored(store: &StoreArg, key: &str) -> Result<Arc<dyn Jobs>, Failure> {
-    let found = home(store)?.existing_store().await?;
-    found.map(|store| store as Arc<dyn Jobs>).ok_or_else(|| unknown(key))
-}
-
-/// What a job with a schedule says of itself.
-fn scheduled(job: &Job) -> Option<ScheduledJob> {
-    (job.kind == SCHEDULED).then(|| ScheduledJob::of_payload(&job.payload).ok()).flatten()
+    let home = home(store)?;
+    let found = home.existing_store().await?.ok_or_else(|| unknown(key))?;
+    if key == DREAM {
+        keep_dream_job(&home, &found).await?;
+    }
+    Ok(found as Arc<dyn Jobs>)
 }
 
 async fn list(args: &OutArgs) -> Result<(), Failure> {
-    let store = home(&args.store)?.store_to_read()?;
+    let home = home(&args.store)?;
+    let store = home.store_to_read()?;
+    if let Some(store) = &store {
+        // Where dreams are on, there is their job. What cannot be written is listed as it is.
+        drop(keep_dream_job(&home, store).await);
+    }
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     let mut after: Option<JobKey> = None;
     while let Some(store) = &store {
@@ -216,9 +251,9 @@ fn json(job: &Job) -> serde_json::Value {
         JobState::Paused => ("paused", None),
     };
     // The address of a webhook may be a secret.
-    let payload = match job.kind == SCHEDULED {
+    let payload = match job.kind == SCHEDULED || job.kind == DREAM {
         // One that this version cannot read may hold one as well.
-        true => scheduled(job).map(|scheduled| serde_json::json!(scheduled.shown()).to_string()),
+        true => ScheduledJob::of_job(job).map(|scheduled| serde_json::json!(scheduled.shown()).to_string()),
         false => Some(job.payload.clone()),
     };
     serde_json::json!({
@@ -242,7 +277,7 @@ fn row(job: &Job) -> String {
         JobState::Failed => format!("failed {}", ago(now, job.next)),
     };
     let mut row = format!("{}  {state}", paint.bold(&printable(job.key.as_str())));
-    if let Some(scheduled) = scheduled(job).map(ScheduledJob::shown) {
+    if let Some(scheduled) = ScheduledJob::of_job(job).map(ScheduledJob::shown) {
         row.push_str(&paint.dim(&format!("  {}  ", one_line(&times(&scheduled.when), 80))));
         row.push_str(&one_line(&work_of(&scheduled.work), 100));
     }
@@ -344,29 +379,19 @@ async fn work(scope: RunScope, args: &OutArgs) -> Result<(), Failure> {
     let models = models_for_jobs(&home, store.clone());
     let runner = JobRunner::new(store, handlers(&home), teller.clone(), sealer).with_models(models);
     let stop = CancellationToken::new();
-    let mut signals = Signals::new()?;
     let running = async {
         if !matches!(scope, RunScope::Always) {
-            return runner.run_due(&stop).await.map(Some);
+            return Ok(Some(runner.run_due(&stop).await?));
         }
         note("Running jobs when they are due; press Ctrl-C to stop.");
-        runner.run(&stop).await;
+        tokio::select! {
+            () = runner.run(&stop) => {}
+            () = keep_dream_jobs(&home) => {}
+        }
         Ok(None)
     };
-    let mut running = std::pin::pin!(running);
-    let ended = tokio::select! {
-        biased;
-        _ = signals.next() => {
-            stop.cancel();
-            // The job that runs is given back first, unless that takes too long.
-            tokio::select! {
-                _ = signals.next() => {}
-                _ = &mut running => {}
-            }
-            return Err(Failure::silent(signals.exit()));
-        }
-        ended = &mut running => ended?,
-    };
+    // The jobs that run are given back first, unless that takes too long.
+    let ended = Signals::new()?.ending(&stop, running).await?;
     if let Some(DueRun::Busy { owner, .. }) = &ended {
         teller.job(&JobNotice::AnotherRunner { owner: owner.clone() });
     }

@@ -1,6 +1,7 @@
 //! Signals that end a command, and the exit codes that they stand for.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 use crate::exit::{Exit, Failure};
 use crate::print::note;
@@ -38,6 +39,30 @@ impl Signals {
         }
         self.got = Some(exit);
         again
+    }
+
+    /// What work comes to. A signal stops it: it has the time to end that it takes, until a second one.
+    ///
+    /// # Errors
+    /// What the work says, and the signal.
+    pub(crate) async fn ending<T>(
+        &mut self,
+        stop: &CancellationToken,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let mut work = std::pin::pin!(work);
+        tokio::select! {
+            biased;
+            _ = self.next() => {
+                stop.cancel();
+                tokio::select! {
+                    _ = self.next() => {}
+                    _ = &mut work => {}
+                }
+                Err(Failure::silent(self.exit()))
+            }
+            ended = &mut work => ended,
+        }
     }
 
     /// An output that cannot be written any more.

@@ -15,6 +15,7 @@ use quipu_workspace::ProcessRegistry;
 use crate::commands::CommandRegistry;
 use crate::commit_trailers::CommitTrailers;
 use crate::forgotten::ForgottenNodes;
+use crate::memory_watch::WatchedMemories;
 use crate::mentions::Mentions;
 use crate::observer::SharedObserver;
 use crate::resources::{ResourceMemory, UserBases};
@@ -42,6 +43,7 @@ pub struct Home {
     observer: SharedObserver,
     config: Arc<Cache>,
     pub(crate) resources: ResourceMemory,
+    pub(crate) watched: WatchedMemories,
     opened: Arc<OpenedStore>,
 }
 
@@ -133,6 +135,7 @@ impl Home {
             observer: SharedObserver(observer),
             config: Arc::new(Cache::of_environment(&env)),
             resources: ResourceMemory::new(UserBases::of_environment(&path, path("HOME").as_deref())),
+            watched: WatchedMemories::default(),
             opened: Arc::default(),
         })
     }
@@ -153,6 +156,7 @@ impl Home {
             observer: SharedObserver(observer),
             config: Arc::default(),
             resources: ResourceMemory::default(),
+            watched: WatchedMemories::default(),
             opened: Arc::default(),
         }
     }

@@ -40,6 +40,7 @@ pub mod mcp;
 pub mod memory;
 mod memory_flush;
 mod memory_search;
+mod memory_watch;
 mod mentions;
 mod missing_cwd;
 mod model;
@@ -102,6 +103,7 @@ pub use login::{
     login_offers, use_agent_login,
 };
 pub use memory_search::{is_memory_on, memory_notes, memory_search, note_search};
+pub use memory_watch::watch_memory;
 pub use mentions::{Mentions, ResourceSuggestion, names_resource};
 pub use missing_cwd::MissingDirectories;
 pub use model::model_of;

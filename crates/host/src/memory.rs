@@ -107,8 +107,8 @@ pub(crate) fn ask_for_money(home: &Home, request: &OpenRequest) -> Result<(), Fa
         return Ok(());
     }
     let text = format!(
-        "Dreams promote what you recall often to MEMORY.md at night. A model can shorten it, and note what is worth keeping before \
-         a conversation is compacted, for up to ${DREAM_DOLLARS:.2} a day each (budget.background). May it?"
+        "A model can shorten what dreams promote to MEMORY.md at night (`{DREAM_PURPOSE}`), and note what is worth keeping before a \
+         conversation is compacted (`{FLUSH_PURPOSE}`), for up to ${DREAM_DOLLARS:.2} a day each (budget.background). May it?"
     );
     if let Some(allows) = request.answer(Question::DreamBudget, &text)? {
         let mut budgets = serde_json::json!(home.config().budget.background);
@@ -162,7 +162,12 @@ pub(crate) fn install_tools(
         options.context_sources.push(Arc::new(flush));
     }
     match crate::memory_notes(home, engine.store(), engine.sealer(), &options.cwd) {
-        Ok(Some(notes)) => options.tool_sources.push(Arc::new(MemoryTools::new(notes))),
+        Ok(Some(notes)) => {
+            if !request.is_unattended {
+                crate::watch_memory(home, &options.cwd, engine.store(), engine.sealer(), notes.search());
+            }
+            options.tool_sources.push(Arc::new(MemoryTools::new(notes)));
+        }
         Ok(None) => {}
         Err(failure) => home.warn(failure.message),
     }

@@ -1,4 +1,4 @@
-//! What the front is told while something is done.
+//! Notices to the front while something is done.
 
 use std::fmt;
 use std::path::Path;
@@ -28,12 +28,12 @@ impl From<&JobNotice> for HostNotice {
     }
 }
 
-/// Who is told. What it does must not wait.
+/// Gets notices. What it does must not wait.
 pub trait Observer: Send + Sync {
-    /// Something that a person should know; the same may be told more than once.
+    /// Something that a person should know; the same may come more than once.
     fn notice(&self, notice: HostNotice);
 
-    /// What a runner of jobs says. Where this is not implemented, warnings become notices, and the rest is dropped.
+    /// A notice of a runner of jobs. Where this is not implemented, warnings become notices, and the rest is dropped.
     fn job(&self, notice: &JobNotice) {
         if notice.is_warning() {
             self.notice(notice.into());

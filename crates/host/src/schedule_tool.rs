@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::offered_tools::LISTED_TOOLS;
-use crate::scheduled_job::{JobTarget, PromptWork, SCHEDULED, ScheduledJob, ScheduledWork};
+use crate::scheduled_job::{DREAM, JobTarget, PromptWork, ScheduledJob, ScheduledWork};
 use crate::{Home, one_line};
 
 /// The name of the tool.
@@ -184,7 +184,7 @@ async fn run(home: &Home, able: &JobSession, arguments: Value) -> Result<String,
                     JobState::Failed => "failed",
                     JobState::Paused => "paused",
                 };
-                let times = ScheduledJob::of_payload(&job.payload).map_or(Value::Null, |job| json!(job.when));
+                let times = ScheduledJob::of_job(job).map_or(Value::Null, |job| json!(job.when));
                 json!({ "key": job.key.as_str(), "kind": job.kind, "state": state, "next": job.next, "when": times })
                     .to_string()
             });
@@ -220,6 +220,10 @@ async fn run(home: &Home, able: &JobSession, arguments: Value) -> Result<String,
             store.end_deliveries(&key.into()).await.map_err(failed)?;
             Ok(format!("The job `{key}` is added. It is due first at {}.", crate::iso(due)))
         }
+        Action::Remove if arguments.key()? == DREAM && is_dreaming(home) => Err(
+            "Not changed: dreams are a setting of the user (memory.dreaming.enabled); the job can be paused."
+                .to_owned(),
+        ),
         Action::Remove => match jobs.cancel_job(&arguments.key()?.into()).await.map_err(failed)? {
             true => Ok("Removed.".to_owned()),
             false => Err("Not changed: there is no such job.".to_owned()),
@@ -227,14 +231,17 @@ async fn run(home: &Home, able: &JobSession, arguments: Value) -> Result<String,
         Action::Pause => paused(jobs.pause_job(&arguments.key()?.into()).await.map_err(failed)?, "Paused."),
         Action::Resume => {
             let key = JobKey::from(arguments.key()?);
-            let job = jobs.job(&key).await.map_err(failed)?.filter(|job| job.kind == SCHEDULED);
-            let next = job.and_then(|job| {
-                ScheduledJob::of_payload(&job.payload).ok()?.next(key.as_str(), now).ok().flatten()
-            });
+            let job = jobs.job(&key).await.map_err(failed)?;
+            let next = job.and_then(|job| ScheduledJob::of_job(&job)?.next(key.as_str(), now).ok().flatten());
             let next = next.unwrap_or(quipu_store::JobTime::After(Duration::ZERO));
             paused(jobs.resume_job(&key, next, now).await.map_err(failed)?, "Resumed.")
         }
     }
+}
+
+fn is_dreaming(home: &Home) -> bool {
+    // What is not known is not removed.
+    crate::dreams::dreaming_places(home).map_or(true, |places| !places.is_empty())
 }
 
 fn paused(done: JobPause, text: &str) -> Result<String, String> {

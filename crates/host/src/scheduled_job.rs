@@ -6,11 +6,13 @@ use std::time::Duration;
 use quipu_protocol::UnixMs;
 use quipu_providers::net::{Url, is_loopback};
 use quipu_schedule::{Recurrence, Schedule, ScheduleError};
-use quipu_store::{JobKey, JobTime, NewJob};
+use quipu_store::{Job, JobKey, JobTime, NewJob};
 use serde::{Deserialize, Serialize};
 
 /// The kind of such jobs.
 pub const SCHEDULED: &str = "scheduled";
+/// The kind of the job that dreams, its key and the name of its work: there is one for all memories.
+pub const DREAM: &str = "dream";
 /// Bytes of the prompt of a job at most.
 pub const PROMPT_LIMIT: usize = 32 << 10;
 /// Attempts of a job that is due once: it is tried again three times.
@@ -27,7 +29,7 @@ pub struct ScheduledJob {
     pub jitter_ms: u64,
     /// What is done.
     pub work: ScheduledWork,
-    /// Who is told what came of it.
+    /// Where its answer goes.
     #[serde(default)]
     pub target: JobTarget,
 }
@@ -77,7 +79,7 @@ pub struct PromptWork {
     pub by_model: bool,
 }
 
-/// Who is told what came of a run.
+/// Where the answer of a run goes.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum JobTarget {
@@ -151,6 +153,9 @@ pub enum ScheduledJobError {
     /// Its name is none.
     #[error("the name of a job is one line of text without control characters")]
     Name,
+    /// Its name is that of the job that dreams.
+    #[error("the job `{DREAM}` is the one that dreams; choose another name")]
+    Reserved,
     /// It holds a key or a password.
     #[error(
         "{0} holds what looks like a key or a password, and jobs are stored as they are; read it from a file or the environment instead"
@@ -168,6 +173,13 @@ impl ScheduledJob {
     /// `Payload`.
     pub fn of_payload(payload: &str) -> Result<Self, ScheduledJobError> {
         serde_json::from_str(payload).map_err(|error| ScheduledJobError::Payload(error.to_string()))
+    }
+
+    /// What a job with a schedule says of itself; `None` for another one, and for one that cannot be read.
+    #[must_use]
+    pub fn of_job(job: &Job) -> Option<Self> {
+        let is_scheduled = job.kind == SCHEDULED || job.kind == DREAM;
+        is_scheduled.then(|| Self::of_payload(&job.payload).ok()).flatten()
     }
 
     /// Its times under this name.
@@ -196,6 +208,10 @@ impl ScheduledJob {
         if name.trim().is_empty() || name.trim() != name || name.chars().any(is_unprintable) {
             return Err(ScheduledJobError::Name);
         }
+        let is_dream = matches!(&self.work, ScheduledWork::BuiltIn { name, .. } if name == DREAM);
+        if is_dream != (name == DREAM) {
+            return Err(ScheduledJobError::Reserved);
+        }
         if let JobTarget::Command(line) = &self.target
             && holds_secret(line)
         {
@@ -218,7 +234,8 @@ impl ScheduledJob {
         let due = self.next(key.as_str(), now)?.ok_or(ScheduledJobError::Past)?;
         let attempt_limit = if self.when.is_once() { ATTEMPTS_OF_ONE } else { u32::MAX };
         let payload = serde_json::json!(self).to_string();
-        Ok(NewJob { key, kind: SCHEDULED.to_owned(), payload, due, attempt_limit })
+        let kind = if is_dream { DREAM } else { SCHEDULED }.to_owned();
+        Ok(NewJob { key, kind, payload, due, attempt_limit })
     }
 
     /// The same without what may be a secret: for lists.

@@ -20,7 +20,7 @@ pub struct NewJobRun {
     pub due: UnixMs,
     /// Which attempt for that time, from 1.
     pub attempt: u32,
-    /// Who is to be told what comes of it: a word.
+    /// The target of its answer: a word.
     pub target: String,
     /// When it begins.
     pub began: UnixMs,
@@ -57,16 +57,16 @@ impl JobRunState {
     }
 }
 
-/// Whether what came of a run was told.
+/// Whether the answer of a run was delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobDelivery {
-    /// There is nothing to tell.
+    /// There is nothing to deliver.
     Nothing,
-    /// It is still to be told.
+    /// It is still to be delivered.
     Pending,
-    /// It was told.
+    /// It was delivered.
     Done,
-    /// It could not be told, and is not tried again.
+    /// It could not be delivered, and is not tried again.
     Failed,
 }
 
@@ -105,7 +105,7 @@ pub struct JobRun {
     pub cost: f64,
     /// The answer, or the error: its beginning, sealed.
     pub text: String,
-    /// Who is to be told.
+    /// The target of the answer.
     pub target: String,
     /// Whether that was done.
     pub delivery: JobDelivery,
@@ -122,7 +122,7 @@ pub struct JobRunChange {
     pub cost: Option<f64>,
     /// The answer, or the error. The beginning of a longer one is kept.
     pub text: Option<String>,
-    /// Whether it was told.
+    /// Whether it was delivered.
     pub delivery: Option<JobDelivery>,
 }
 
@@ -143,13 +143,13 @@ pub trait JobRuns: Send + Sync + 'static {
         limit: usize,
     ) -> Fut<'a, Vec<JobRun>>;
 
-    /// Takes what is still to be told to `target`, the oldest first, at most `limit`. Of two that ask at the same time one gets
+    /// Takes what is still to be delivered to `target`, the oldest first, at most `limit`. Of two that ask at the same time one gets
     /// each run.
     fn take_job_runs<'a>(&'a self, target: &'a str, limit: usize) -> Fut<'a, Vec<JobRun>>;
 
-    /// Takes what could not be told to its target, the oldest first, at most `limit`: each is given once, and stays failed.
+    /// Takes what could not be delivered to its target, the oldest first, at most `limit`: each is given once, and stays failed.
     fn take_failed_deliveries(&self, limit: usize) -> Fut<'_, Vec<JobRun>>;
 
-    /// What is still to be told of a job is not told any more: its delivery failed.
+    /// What is still to be delivered of a job is not delivered any more: its delivery failed.
     fn end_deliveries<'a>(&'a self, key: &'a JobKey) -> Fut<'a, ()>;
 }

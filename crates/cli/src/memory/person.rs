@@ -4,8 +4,11 @@ use std::ffi::OsStr;
 
 use crate::exit::Failure;
 
-/// What every command of a session, and what it starts, has in its environment.
+/// What every command of a session, and what it starts, has in its environment: a registry, a dot, whose command it is, a dot, a
+/// number.
 const MARK: &str = "QUIPU_PROCESS";
+/// Whose the lines are that a person types in the terminal.
+const PERSON: &str = "user";
 /// Processes above this one that are looked at.
 #[cfg(target_os = "linux")]
 const ABOVE: usize = 64;
@@ -13,7 +16,8 @@ const ABOVE: usize = 64;
 /// # Errors
 /// Where a session's tool, or what it started, gives the command.
 pub(super) fn of_a_person() -> Result<(), Failure> {
-    if std::env::vars_os().any(|(name, _)| name == OsStr::new(MARK)) || is_below_a_tool() {
+    let own = std::env::vars_os().filter(|(name, _)| name == OsStr::new(MARK));
+    if own.into_iter().any(|(_, mark)| is_of_a_tool(&mark.to_string_lossy())) || is_below_a_tool() {
         return Err(Failure::usage(
             "this command is a person's, and a command of a session gave it; run it in a terminal of your own",
         ));
@@ -21,14 +25,21 @@ pub(super) fn of_a_person() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a process above was started by a session: its own environment says so, also where ours was emptied.
+fn is_of_a_tool(mark: &str) -> bool {
+    let owner = mark.split_once('.').and_then(|(_, rest)| rest.rsplit_once('.'));
+    owner.is_none_or(|(owner, _)| owner != PERSON)
+}
+
+/// Whether a process above was started by a tool of a session: its own environment says so, also where ours was changed.
 #[cfg(target_os = "linux")]
 fn is_below_a_tool() -> bool {
-    let mark = format!("{MARK}=");
+    let name = format!("{MARK}=");
     let mut process = std::os::unix::process::parent_id();
     for _ in 0..ABOVE {
         let Ok(environment) = std::fs::read(format!("/proc/{process}/environ")) else { return false };
-        if environment.split(|byte| *byte == 0).any(|pair| pair.starts_with(mark.as_bytes())) {
+        let marks =
+            environment.split(|byte| *byte == 0).filter_map(|pair| pair.strip_prefix(name.as_bytes()));
+        if marks.into_iter().any(|mark| is_of_a_tool(&String::from_utf8_lossy(mark))) {
             return true;
         }
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else { return false };

@@ -5,22 +5,25 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use quipu_host::jobs::{IMPORT_NOW, ImportWatch};
+use quipu_host::jobs::{DREAM, IMPORT_NOW, ImportWatch, keep_dream_job};
+use quipu_host::settings::{SettingsFile, set_setting};
 use quipu_host::{
-    JobTarget, LISTED_TOOLS, PromptWork, SCHEDULED, ScheduledJob, ScheduledJobError, ScheduledWork,
-    current_dir, may_cost, now,
+    JobTarget, LISTED_TOOLS, PromptWork, ScheduledJob, ScheduledJobError, ScheduledWork, current_dir,
+    may_cost, now,
 };
 use quipu_protocol::UnixMs;
-use quipu_schedule::{Recurrence, ScheduleError, parse_span, parse_time};
+use quipu_schedule::{Recurrence, Schedule, ScheduleError, parse_span, parse_time};
 use quipu_store::{JobKey, JobPut, JobRuns, JobState, Jobs};
 
-use crate::args::StoreArg;
+use crate::args::{OutArgs, StoreArg};
 use crate::exit::Failure;
 use crate::home::home;
 use crate::print::{note, printable};
 
 /// The longest time until a job is due.
 const LONGEST: Duration = Duration::from_secs(36_500 * 24 * 60 * 60);
+/// The setting that says when dreams are due.
+const SCHEDULE_KEY: &str = "memory.dreaming.schedule";
 /// Names that are tried for a job without one.
 const NAMES: u32 = 10_000;
 
@@ -36,7 +39,15 @@ pub(super) enum NewJobArgs {
         #[command(flatten)]
         times: TimeArgs,
         #[command(flatten)]
-        store: StoreArg,
+        out: OutArgs,
+    },
+    /// Dream at these times: sets `memory.dreaming.schedule`. There is one such job, `dream`, while dreaming is on. Prints its key.
+    Dream {
+        /// When the clock of this machine shows this: minute, hour, day, month, weekday, such as "0 3 * * *".
+        #[arg(long, value_name = "EXPRESSION")]
+        cron: String,
+        #[command(flatten)]
+        out: OutArgs,
     },
     /// Import the sessions of agents, and then everything new that they write. Prints the keys of the jobs, one for each agent.
     ImportWatch {
@@ -44,7 +55,7 @@ pub(super) enum NewJobArgs {
         #[arg(value_name = "AGENT", required = true)]
         agents: Vec<String>,
         #[command(flatten)]
-        store: StoreArg,
+        out: OutArgs,
     },
 }
 
@@ -106,7 +117,7 @@ pub(super) struct PromptArgs {
     #[arg(long, value_name = "URL", group = "target")]
     webhook: Option<String>,
     #[command(flatten)]
-    store: StoreArg,
+    out: OutArgs,
 }
 
 fn refused(error: ScheduleError) -> Failure {
@@ -203,20 +214,21 @@ impl PromptArgs {
 
 pub(super) async fn run(job: &NewJobArgs) -> Result<(), Failure> {
     match job {
-        NewJobArgs::ImportWatch { agents, store } => watch(agents, store).await,
-        NewJobArgs::Import { agents, times, store } => {
+        NewJobArgs::ImportWatch { agents, out } => watch(agents, out).await,
+        NewJobArgs::Dream { cron, out } => dream(cron, out).await,
+        NewJobArgs::Import { agents, times, out } => {
             for agent in agents {
                 // The names are checked as for a watch.
                 ImportWatch::job(agent).map_err(crate::import::in_words)?;
             }
             let work = ScheduledWork::BuiltIn { name: IMPORT_NOW.to_owned(), arguments: agents.clone() };
-            add("import", work, times, JobTarget::Nobody, store).await
+            add("import", work, times, JobTarget::Nobody, out).await
         }
         NewJobArgs::Prompt(args) => {
             let work = args.work()?;
-            check_model(&work, &args.store).await?;
+            check_model(&work, &args.out.store).await?;
             let (work, target) = (ScheduledWork::Prompt(work), args.target()?);
-            add("prompt", work, &args.times, target, &args.store).await
+            add("prompt", work, &args.times, target, &args.out).await
         }
     }
 }
@@ -226,19 +238,18 @@ async fn add(
     work: ScheduledWork,
     times: &TimeArgs,
     target: JobTarget,
-    store: &StoreArg,
+    out: &OutArgs,
 ) -> Result<(), Failure> {
     let mut scheduled = ScheduledJob { when: times.when()?, jitter_ms: times.jitter_ms()?, work, target };
     let refused = |error: ScheduledJobError| Failure::usage(error);
     // Refused before a store is made.
     scheduled.new_job(JobKey::from(times.name.as_deref().unwrap_or(kind)), now()).map_err(refused)?;
-    let store = home(store)?.store().await?;
-    let mut did = "is added";
+    let store = home(&out.store)?.store().await?;
+    let mut did = JobPut::Added;
     let (key, due) = match &times.name {
         Some(name) => {
             let key = JobKey::from(name.as_str());
-            let there = store.job(&key).await?.filter(|job| job.kind == SCHEDULED);
-            let there = there.and_then(|job| ScheduledJob::of_payload(&job.payload).ok());
+            let there = store.job(&key).await?.and_then(|job| ScheduledJob::of_job(&job));
             if let Some(same) = there.filter(|there| scheduled.is_like(there)) {
                 scheduled = same;
             }
@@ -246,22 +257,18 @@ async fn add(
             let due = job.due.from_now(now());
             match store.put_job(job, now()).await? {
                 JobPut::Unchanged => {
-                    note(format!("Job {key} already exists."));
-                    writeln!(crate::console::stdout(), "{key}")?;
-                    return Ok(());
+                    let words = format!("Job {key} already exists.");
+                    return added(&*store, &key, JobPut::Unchanged, &words, out.json).await;
                 }
                 put => {
                     // What another job of this name had to say is not told as the word of this one.
                     store.end_deliveries(&key).await?;
                     let stands = store.job(&key).await?.map(|job| job.state);
                     if put == JobPut::Replaced && stands == Some(JobState::Paused) {
-                        note(format!("Job {key} is changed. It stays paused."));
-                        writeln!(crate::console::stdout(), "{key}")?;
-                        return Ok(());
+                        let words = format!("Job {key} is changed. It stays paused.");
+                        return added(&*store, &key, put, &words, out.json).await;
                     }
-                    if put == JobPut::Replaced {
-                        did = "is changed and starts over";
-                    }
+                    did = put;
                 }
             }
             (key, due)
@@ -272,9 +279,69 @@ async fn add(
         Recurrence::Cron { zone, .. } => Some(zone.as_str()),
         Recurrence::At(_) | Recurrence::Every { .. } => times.zone.as_deref(),
     };
-    note(format!("Job {key} {did}. It is due at {}.", super::clock_time(due, zone)));
-    writeln!(crate::console::stdout(), "{key}")?;
-    Ok(())
+    let words = format!("Job {key} {}. It is due at {}.", in_words(did), super::clock_time(due, zone));
+    added(&*store, &key, did, &words, out.json).await
+}
+
+const fn in_words(put: JobPut) -> &'static str {
+    match put {
+        JobPut::Added => "is added",
+        JobPut::Replaced => "is changed and starts over",
+        JobPut::Unchanged => "already exists",
+    }
+}
+
+/// Says what became of a job that was to be added: in words beside its key, or as an object of the list with `change`.
+async fn added(
+    store: &dyn Jobs,
+    key: &JobKey,
+    put: JobPut,
+    words: &str,
+    is_json: bool,
+) -> Result<(), Failure> {
+    if !is_json {
+        note(words);
+        return Ok(writeln!(crate::console::stdout(), "{key}")?);
+    }
+    let change = match put {
+        JobPut::Added => "added",
+        JobPut::Replaced => "changed",
+        JobPut::Unchanged => super::UNCHANGED,
+    };
+    super::report(store, key.as_str(), change, words, true).await
+}
+
+/// The times of dreams are a setting, which their job follows.
+async fn dream(cron: &str, out: &OutArgs) -> Result<(), Failure> {
+    let home = home(&out.store)?;
+    let zone = jiff::tz::TimeZone::system();
+    let zone = zone.iana_name().unwrap_or("UTC");
+    let when = Recurrence::Cron { expression: cron.to_owned(), zone: zone.to_owned() };
+    Schedule::of(&when, Duration::ZERO, DREAM).map_err(refused)?;
+    crate::dream::places(&home)?;
+    let stored =
+        set_setting(&home, &SettingsFile::User, SCHEDULE_KEY, cron).map_err(crate::config::failure)?;
+    if home.config().dreaming.schedule != cron {
+        return Err(Failure::failed(format!(
+            "{SCHEDULE_KEY} is set in {}, but a variable of the environment says something else",
+            stored.path.display()
+        )));
+    }
+    let store = home.store().await?;
+    let key = JobKey::from(DREAM);
+    let before = store.job(&key).await?;
+    keep_dream_job(&home, &store).await?;
+    let job = store.job(&key).await?.ok_or_else(|| super::unknown(DREAM))?;
+    let put = match before {
+        None => JobPut::Added,
+        Some(before) if before.payload == job.payload => JobPut::Unchanged,
+        Some(_) => JobPut::Replaced,
+    };
+    let next = match job.state {
+        JobState::Paused => "It stays paused.".to_owned(),
+        _ => format!("It is due at {}.", super::clock_time(job.next, Some(zone))),
+    };
+    added(&*store, &key, put, &format!("Job {key} {}. {next}", in_words(put)), out.json).await
 }
 
 /// Refuses a model that the job could not run with. What else a new session would take may change until then.
@@ -327,22 +394,16 @@ async fn new_job(
     Err(Failure::failed("there are too many jobs; remove some, or name the job with --name"))
 }
 
-async fn watch(agents: &[String], store: &StoreArg) -> Result<(), Failure> {
-    let home = home(store)?;
+async fn watch(agents: &[String], out: &OutArgs) -> Result<(), Failure> {
+    let home = home(&out.store)?;
     // All names are right, or nothing is added.
     let jobs = agents.iter().map(|agent| ImportWatch::job(agent));
     let jobs = jobs.collect::<Result<Vec<_>, _>>().map_err(crate::import::in_words)?;
     let store = home.store().await?;
-    let mut out = crate::console::stdout();
     for job in jobs {
         let key = job.key.clone();
-        let did = match store.put_job(job, now()).await? {
-            JobPut::Added => "is added",
-            JobPut::Replaced => "is changed and starts over",
-            JobPut::Unchanged => "already exists",
-        };
-        note(format!("Job {key} {did}."));
-        writeln!(out, "{key}")?;
+        let put = store.put_job(job, now()).await?;
+        added(&*store, &key, put, &format!("Job {key} {}.", in_words(put)), out.json).await?;
     }
     Ok(())
 }

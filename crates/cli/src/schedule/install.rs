@@ -1,12 +1,13 @@
 //! `quipu schedule install` and `uninstall`: the system runs the jobs.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use quipu_host::schedule_unit::{LABEL, UNIT, UnitError, UnitKind, UnitPlan, UnitRecord};
 use quipu_host::{Home, helpers, program_path};
 
-use crate::args::StoreArg;
+use crate::args::OutArgs;
 use crate::confirm::confirm;
 use crate::exit::Failure;
 use crate::home::home;
@@ -18,7 +19,7 @@ pub(super) struct InstallArgs {
     #[arg(long, short = 'y')]
     yes: bool,
     #[command(flatten)]
-    store: StoreArg,
+    out: OutArgs,
 }
 
 /// Variables that say how servers are reached.
@@ -39,17 +40,19 @@ fn show(path: &Path, content: &str, sign: char) {
 }
 
 pub(super) async fn install(args: &InstallArgs) -> Result<(), Failure> {
-    let home = home(&args.store)?;
+    let home = home(&args.out.store)?;
     let program = program_path()?;
     let mut words: Vec<PathBuf> = ["schedule", "run", "--once"].map(PathBuf::from).into();
     if home.has_named_store() {
         words.extend([PathBuf::from("--store"), home.store.clone()]);
     }
     let plan = UnitPlan::of(&home, UnitKind::here(), Path::new(&program), &words).map_err(refused)?;
-    if plan.is_there() {
-        note("It is installed already.");
-        say_what_is_missing(&home);
-        return start(&plan);
+    let is_there = plan.is_there();
+    if is_there {
+        if !args.out.json {
+            note("It is installed already.");
+        }
+        return started(&plan, &home, is_there, args.out.json);
     }
     for file in &plan.files {
         if let Ok(found) = std::fs::read_to_string(&file.path) {
@@ -61,48 +64,70 @@ pub(super) async fn install(args: &InstallArgs) -> Result<(), Failure> {
         confirm("Write these files?", "The files are written", "nothing was written")?;
     }
     plan.write(&home).map_err(refused)?;
-    say_what_is_missing(&home);
-    start(&plan)
+    started(&plan, &home, is_there, args.out.json)
 }
 
-/// Variables that jobs need which the timer does not have.
-fn say_what_is_missing(home: &Home) {
+/// Variables of this shell that jobs need and the timer does not have.
+fn missing(home: &Home) -> Vec<String> {
     let is_set = |name: &String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let mut names = home.settings().env_keys();
     names.extend(OF_NETWORK.iter().map(ToString::to_string));
     names.retain(is_set);
-    if !names.is_empty() {
-        note(format!(
-            "The timer does not have these variables of this shell: {}. Jobs that need them fail there; `quipu auth` keeps keys where the timer finds them.",
-            names.join(", ")
-        ));
-    }
+    names
 }
 
-/// Has the system run them, also where it did so already.
-fn start(plan: &UnitPlan) -> Result<(), Failure> {
-    match plan.kind {
+/// Has the system run them, also where it did so already, and says so.
+fn started(plan: &UnitPlan, home: &Home, is_there: bool, is_json: bool) -> Result<(), Failure> {
+    let (missing, timer) = (missing(home), format!("{UNIT}.timer"));
+    let done = match plan.kind {
         UnitKind::Systemd => {
-            let timer = format!("{UNIT}.timer");
-            let done = system(&["daemon-reload"]).and_then(|()| system(&["enable", "--now", timer.as_str()]));
-            match done {
-                Ok(()) => note("Jobs run when they are due, while you are logged in."),
-                Err(why) => note(format!(
-                    "The files are written, but the timer could not be started: {why}. Without systemd, call `quipu schedule run --once` each minute, such as from cron. Else run `systemctl --user enable --now {timer}`."
-                )),
-            }
+            system(&["daemon-reload"]).and_then(|()| system(&["enable", "--now", timer.as_str()]))
         }
-        UnitKind::Launchd => match launchctl("load", &plan.files[0].path) {
-            Ok(()) => note("Jobs run when they are due, while you are logged in."),
-            Err(why) => note(format!("The file is written, but launchd did not take it: {why}.")),
-        },
+        UnitKind::Launchd => launchctl("load", &plan.files[0].path),
+    };
+    if is_json {
+        let change = if is_there { super::UNCHANGED } else { "installed" };
+        let files = plan.files.iter().map(|file| &file.path);
+        let mut object = object(change, plan.kind, files, done);
+        object["missing"] = missing.into();
+        return Ok(writeln!(crate::console::stdout(), "{object}")?);
+    }
+    if !missing.is_empty() {
+        note(format!(
+            "The timer does not have these variables of this shell: {}. Jobs that need them fail there; `quipu auth` keeps keys where the timer finds them.",
+            missing.join(", ")
+        ));
+    }
+    match (done, plan.kind) {
+        (Ok(()), _) => note("Jobs run when they are due, while you are logged in."),
+        (Err(why), UnitKind::Systemd) => note(format!(
+            "The files are written, but the timer could not be started: {why}. Without systemd, call `quipu schedule run --once` each minute, such as from cron. Else run `systemctl --user enable --now {timer}`."
+        )),
+        (Err(why), UnitKind::Launchd) => {
+            note(format!("The file is written, but launchd did not take it: {why}."));
+        }
     }
     Ok(())
 }
 
+/// What became of the files, for programs: `error` says why the system did not do its part.
+fn object<'a>(
+    change: &str,
+    kind: UnitKind,
+    files: impl Iterator<Item = &'a PathBuf>,
+    done: Result<(), Why>,
+) -> serde_json::Value {
+    let files: Vec<String> = files.map(|path| path.display().to_string()).collect();
+    serde_json::json!({ "change": change, "kind": kind, "files": files, "error": done.err() })
+}
+
 pub(super) async fn uninstall(args: &InstallArgs) -> Result<(), Failure> {
-    let home: Home = home(&args.store)?;
+    let home: Home = home(&args.out.store)?;
     let Some(record) = UnitRecord::read(&home).map_err(refused)? else {
+        if args.out.json {
+            let object = object(super::UNCHANGED, UnitKind::here(), std::iter::empty(), Ok(()));
+            return Ok(writeln!(crate::console::stdout(), "{object}")?);
+        }
         note("Nothing is installed.");
         return Ok(());
     };
@@ -123,6 +148,14 @@ pub(super) async fn uninstall(args: &InstallArgs) -> Result<(), Failure> {
         },
     };
     record.remove(&home).map_err(refused)?;
+    if args.out.json {
+        let files = record.files.iter().map(|file| &file.path);
+        let object = object("removed", record.kind, files, stopped);
+        if record.kind == UnitKind::Systemd {
+            drop(system(&["daemon-reload"]));
+        }
+        return Ok(writeln!(crate::console::stdout(), "{object}")?);
+    }
     match (stopped, record.kind) {
         (Ok(()), UnitKind::Systemd) => drop(system(&["daemon-reload"])),
         (Ok(()), UnitKind::Launchd) => {}

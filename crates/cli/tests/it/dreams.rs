@@ -25,17 +25,6 @@ fn settings(world: &World, more: &Value) {
     std::fs::write(world.path("home/.quipu/settings.json"), all.to_string()).unwrap();
 }
 
-/// A tenth of a cent for a token of an answer.
-fn priced(world: World) -> World {
-    let path = world.path("home/.quipu/models.json");
-    let mut file: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    let model = &mut file["providers"]["testing"]["models"][0];
-    model["maxTokens"] = json!(2_000);
-    model["cost"] = json!({ "input": 0, "output": 1_000, "cacheRead": 0, "cacheWrite": 0 });
-    std::fs::write(&path, file.to_string()).unwrap();
-    world
-}
-
 fn today() -> jiff::civil::Date {
     jiff::Zoned::now().date()
 }
@@ -184,6 +173,80 @@ fn dream_without_a_model_promotes_and_says_why() {
     assert_eq!(lasting(&memory), file);
 }
 
+fn jobs(world: &World) -> Vec<Value> {
+    world.run(&["schedule", "list", "--json"]).ok().json_lines()
+}
+
+#[test]
+fn dream_is_a_job_that_is_listed_run_and_logged() {
+    let world = World::new([]);
+    world.unchecked();
+    settings(&world, &json!({}));
+    let memory = ready(&world);
+    let listed = jobs(&world);
+    assert_eq!((&listed[0]["key"], &listed[0]["state"]), (&json!("dream"), &json!("waiting")), "{listed:?}");
+    assert!(world.run(&["schedule"]).ok().text().contains("0 3 * * *"), "its times are shown");
+    world.run(&["schedule", "run", "dream"]).ok();
+    assert!(lasting(&memory).contains(FACT));
+    let logged = world.run(&["schedule", "log", "dream", "--json"]).ok().json_lines();
+    assert_eq!((&logged[0]["state"], &logged[0]["target"]), (&json!("done"), &json!("none")), "{logged:?}");
+    let text = logged[0]["text"].as_str().unwrap();
+    assert!(text.starts_with("1 of 1 texts promoted"), "{text}");
+    assert!(!text.contains("Oslo"), "no text of a memory stands in the log");
+}
+
+#[test]
+fn times_of_dreams_are_one_setting_that_their_job_follows() {
+    let world = World::new([]);
+    world.unchecked();
+    let add = ["schedule", "add", "dream", "--cron", "30 4 * * 1-5"];
+    world.run(&add).fails(2, &["dreaming is off"]);
+    settings(&world, &json!({}));
+    world.run(&add).fails(2, &["no memory is on"]);
+    memory(&world);
+    world.run(&["schedule", "add", "dream", "--cron", "0 0 30 2 *"]).fails(2, &["never fires"]);
+    assert_eq!(world.run(&add).ok().text(), "dream\n");
+    let setting = ["config", "get", "memory.dreaming.schedule"];
+    assert!(world.run(&setting).ok().text().contains("30 4 * * 1-5"));
+    let times = |world: &World| {
+        let jobs = jobs(world);
+        assert_eq!(jobs.len(), 1, "{jobs:?}");
+        let payload: Value = serde_json::from_str(jobs[0]["payload"].as_str().unwrap()).unwrap();
+        payload["when"]["cron"]["expression"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(times(&world), "30 4 * * 1-5");
+    assert_eq!(world.run(&["dream", "status", "--json"]).ok().json()["next"], jobs(&world)[0]["next"]);
+    // The other way round it is the same.
+    world.run(&["config", "set", "memory.dreaming.schedule", "15 5 * * *"]).ok();
+    assert_eq!(times(&world), "15 5 * * *");
+    // No other job has its name, and it does not go while dreams are on.
+    let other = ["schedule", "add", "prompt", "--in", "1h", "--name", "dream", "--budget", "1", "x"];
+    world.run(&other).fails(2, &["choose another name"]);
+    world.run(&["schedule", "rm", "dream"]).fails(2, &["memory.dreaming.enabled", "schedule pause dream"]);
+    world.run(&["config", "set", "memory.dreaming.enabled", "false"]).ok();
+    assert_eq!(jobs(&world), Vec::<Value>::new());
+}
+
+#[test]
+fn paused_dream_stays_paused_until_it_is_resumed() {
+    let world = World::new([]);
+    world.unchecked();
+    settings(&world, &json!({}));
+    let memory = ready(&world);
+    world.run(&["schedule", "pause", "dream"]).ok();
+    assert_eq!(world.run(&["dream", "status", "--json"]).ok().json()["paused"], true);
+    world.run(&["schedule", "run", "--once"]).ok();
+    for args in [&["dream", "--now"][..], &["schedule", "run", "dream"]] {
+        world.run(args).fails(2, &["is paused", "quipu schedule resume dream"]);
+    }
+    // Also with other times.
+    world.run(&["schedule", "add", "dream", "--cron", "30 4 * * *"]).ok();
+    assert_eq!((&jobs(&world)[0]["state"], lasting(&memory).len()), (&json!("paused"), 0));
+    world.run(&["schedule", "resume", "dream"]).ok();
+    world.run(&["dream", "--now"]).ok();
+    assert!(lasting(&memory).contains(FACT));
+}
+
 /// What a model answers to the only text.
 fn distilled(text: &str) -> Reply {
     let answer = json!({
@@ -195,7 +258,8 @@ fn distilled(text: &str) -> Reply {
 
 #[test]
 fn model_is_asked_within_the_budget_of_dreams_alone() {
-    let world = priced(World::new([distilled("Deploys go to the red server in Oslo")]));
+    let world = World::new([distilled("Deploys go to the red server in Oslo")]);
+    price(&world);
     settings(&world, &json!({ "budget": { "background": { "dream": 0.01 } } }));
     let memory = ready(&world);
     let done = world.run(&["dream", "--now", "--json"]).ok().json_lines();
@@ -205,7 +269,8 @@ fn model_is_asked_within_the_budget_of_dreams_alone() {
     std::fs::remove_file(memory.join("MEMORY.md")).unwrap();
     world.unchecked();
 
-    let world = priced(World::new([distilled("Deploys go to the red server in Oslo")]));
+    let world = World::new([distilled("Deploys go to the red server in Oslo")]);
+    price(&world);
     settings(&world, &json!({ "budget": { "background": { "dream": 2 } } }));
     let memory = ready(&world);
     world.run(&["dream", "--now"]).ok();
@@ -225,7 +290,8 @@ fn model_is_asked_within_the_budget_of_dreams_alone() {
 fn model_that_answers_nonsense_changes_nothing_of_its_own() {
     let novel = "It was a dark and stormy night. ".repeat(400);
     for answer in ["I had a lovely dream.", novel.as_str()] {
-        let world = priced(World::new([Answer::new().text(answer).usage(10, 100, 0, 0).reply()]));
+        let world = World::new([Answer::new().text(answer).usage(10, 100, 0, 0).reply()]);
+        price(&world);
         settings(&world, &json!({ "budget": { "background": { "dream": 2 } } }));
         let memory = ready(&world);
         let done = world.run(&["dream", "--now", "--json"]).ok().json_lines();
@@ -239,7 +305,8 @@ fn model_that_answers_nonsense_changes_nothing_of_its_own() {
 fn killed_dream_goes_on_where_it_was() {
     let gate = Gate::new();
     let hanging = Reply::sse("").then_gate(&gate);
-    let world = priced(World::new([hanging, distilled("Deploys go to the red server in Oslo")]));
+    let world = World::new([hanging, distilled("Deploys go to the red server in Oslo")]);
+    price(&world);
     world.unchecked();
     settings(&world, &json!({ "budget": { "background": { "dream": 10 } } }));
     let memory = ready(&world);
@@ -266,7 +333,8 @@ fn killed_dream_goes_on_where_it_was() {
 
 #[test]
 fn two_dreams_at_once_promote_once() {
-    let world = priced(World::new([distilled("Deploys go to the red server in Oslo")]));
+    let world = World::new([distilled("Deploys go to the red server in Oslo")]);
+    price(&world);
     settings(&world, &json!({ "budget": { "background": { "dream": 2 } } }));
     let memory = ready(&world);
     let both = [world.start(&["dream", "--now"]), world.start(&["dream", "--now"])];

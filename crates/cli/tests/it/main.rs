@@ -123,6 +123,8 @@ mod memory;
 #[cfg(test)]
 mod memory_search;
 #[cfg(test)]
+mod memory_watch;
+#[cfg(test)]
 mod merge;
 #[cfg(test)]
 mod missing_cwd;

@@ -279,7 +279,7 @@ fn commands_of_a_person_are_refused_inside_a_tool() {
     put(&world, "MEMORY.md", "- POISON\n");
     let program = env!("CARGO_BIN_EXE_quipu");
     for command in ["review --accept-all", "forget POISON --yes", "off"] {
-        for before in ["", "env -u QUIPU_PROCESS "] {
+        for before in ["", "env -u QUIPU_PROCESS ", "env QUIPU_PROCESS=0.user.1 "] {
             let command = format!("{before}'{program}' memory {command} 2>&1");
             world.server.push(call("c1", "bash", &json!({ "command": command })));
             world.server.push(Answer::new().text("Done.").reply());
@@ -290,6 +290,32 @@ fn commands_of_a_person_are_refused_inside_a_tool() {
     }
     let waiting = world.run(&["memory", "review", "--json"]).ok().json_lines().pop().unwrap();
     assert_eq!(waiting["waiting"], 1, "{waiting}");
+}
+
+#[test]
+fn line_that_a_person_types_is_that_persons() {
+    let world = World::new([]);
+    world.run(&["memory", "on"]).ok();
+    put(&world, "MEMORY.md", "- The server is red.\n- The pump is blue.\n");
+    let program = env!("CARGO_BIN_EXE_quipu");
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    terminal.types(&format!("!'{program}' memory review --accept-all && echo accepted-$((40+2))\r"));
+    terminal.shows("accepted-42");
+    terminal.hides("running");
+    // Nobody can answer there: what asks says so.
+    terminal.types(&format!("!'{program}' memory forget pump || echo asks-$((40+3))\r"));
+    terminal.shows("asks-43");
+    terminal.shows("--yes");
+    terminal.hides("running");
+    terminal.types(&format!("!'{program}' memory forget pump --yes && echo forgot-$((40+4))\r"));
+    terminal.shows("forgot-44");
+    terminal.hides("running");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(std::fs::read_to_string(root(&world).join("MEMORY.md")).unwrap(), "- The server is red.\n");
+    let waiting = world.run(&["memory", "review", "--json"]).ok().json_lines().pop().unwrap();
+    assert_eq!(waiting["waiting"], 0, "{waiting}");
 }
 
 #[test]

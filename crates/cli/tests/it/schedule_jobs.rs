@@ -31,16 +31,6 @@ pub(crate) fn log(world: &World) -> Vec<Value> {
     world.run(&["schedule", "log", "--json"]).ok().json_lines()
 }
 
-/// Gives the model a price: a thousand tokens of an answer cost a dollar, and it answers with 2,000 at most.
-fn price(world: &World) {
-    let path = world.path("home/.quipu/models.json");
-    let mut file: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    let model = &mut file["providers"]["testing"]["models"][0];
-    model["maxTokens"] = json!(2_000);
-    model["cost"] = json!({ "input": 0, "output": 1_000, "cacheRead": 0, "cacheWrite": 0 });
-    std::fs::write(&path, file.to_string()).unwrap();
-}
-
 #[test]
 fn prompt_runs_in_its_own_session_and_tells_the_next_terminal() {
     let world = World::new([Answer::new().text("Nothing broke overnight.").reply()]);
@@ -358,4 +348,85 @@ fn model_cannot_add_what_a_person_does_not_see_or_often() {
     assert!(result(1).contains("more than 2000 characters"), "{}", result(1));
     assert!(result(2).contains("at least 10 minutes apart"), "{}", result(2));
     assert_eq!(jobs(&world), Vec::<Value>::new());
+}
+
+#[test]
+fn changes_of_jobs_are_objects_for_programs() {
+    let world = World::new([]);
+    let change = |args: &[&str]| {
+        let mut args = [&["schedule"], args].concat();
+        args.push("--json");
+        let said = world.run(&args).ok();
+        assert_eq!(said.err, "", "{args:?}");
+        said.json()
+    };
+    let add = ["add", "prompt", "--cron", "@daily", "--name", "job", "--budget", "1", "x"];
+    let added = change(&add);
+    assert_eq!(
+        (&added["change"], &added["key"], &added["kind"]),
+        (&json!("added"), &json!("job"), &json!("scheduled"))
+    );
+    let mut listed = jobs(&world).remove(0);
+    listed["change"] = json!("unchanged");
+    assert_eq!(change(&add), listed, "as the list has it");
+    assert_eq!(change(&[&add[..8], &["y"]].concat())["change"], "changed");
+    let stands = |said: &Value| (said["change"].clone(), said["state"].clone());
+    assert_eq!(stands(&change(&["pause", "job"])), (json!("paused"), json!("paused")));
+    assert_eq!(stands(&change(&["pause", "job"])), (json!("unchanged"), json!("paused")));
+    assert_eq!(stands(&change(&["resume", "job"])), (json!("resumed"), json!("waiting")));
+    let due = change(&["retry", "job"]);
+    assert_eq!(stands(&due), (json!("due"), json!("waiting")));
+    assert!(due["next"].as_i64().unwrap() <= quipu_host::now());
+    assert_eq!(stands(&change(&["rm", "job"])), (json!("removed"), json!("waiting")));
+    let watches = ["schedule", "add", "import-watch", "pi", "codex", "--json"];
+    let watches = world.run(&watches).ok().json_lines();
+    assert_eq!(
+        watches.iter().map(|job| &job["key"]).collect::<Vec<_>>(),
+        ["import-watch/pi", "import-watch/codex"]
+    );
+}
+
+#[test]
+fn calls_of_a_job_have_a_purpose_of_their_own() {
+    let world = World::says("Done.");
+    add(&world, &["--budget", "50", "--notify", "none", "x"]);
+    world.run(&["schedule", "run", "job"]).ok();
+    world.server.push(Answer::new().text("Yes.").reply());
+    world.run(&["-p", "is it?"]).ok();
+    let usage = world.run(&["usage", "--by", "purpose", "--json"]).ok().json_lines();
+    let calls =
+        |purpose: &str| usage.iter().find(|row| row["purpose"] == purpose).map(|row| row["calls"].clone());
+    assert_eq!((calls("schedule"), calls("answer")), (Some(json!(1)), Some(json!(1))), "{usage:?}");
+}
+
+#[test]
+fn long_job_holds_up_neither_prompts_nor_imports() {
+    let gate = Gate::new();
+    let held = Reply::sse("").then_gate(&gate);
+    let world = World::new([held, Answer::new().text("Quick.").reply()]);
+    world.unchecked();
+    add(&world, &["--notify", "none", "--budget", "50", "slow"]);
+    let mut running = world.start(&["schedule", "run", "--json"]);
+    world.run(&["schedule", "retry", "job"]).ok();
+    assert!(running.line().unwrap().contains("\"began\""));
+    reached(&gate);
+    // They are added while it runs, and are done before it is.
+    let args = [
+        "schedule", "add", "prompt", "--in", "1s", "--name", "quick", "--notify", "none", "--budget", "50",
+        "x",
+    ];
+    world.run(&args).ok();
+    world.run(&["schedule", "add", "import-watch", "pi"]).ok();
+    let mut done = std::collections::BTreeSet::new();
+    while done.len() < 2 {
+        let line: Value = serde_json::from_str(&running.line().unwrap()).unwrap();
+        if line["event"] == "finished" {
+            done.insert(line["key"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(done.into_iter().collect::<Vec<_>>(), ["import-watch/pi", "quick"]);
+    let slow = jobs(&world).into_iter().find(|job| job["key"] == "job").unwrap();
+    assert_eq!(slow["state"], "running");
+    running.signal(Signal::SIGINT);
+    drop(running.wait());
 }

@@ -109,3 +109,34 @@ fn files_of_every_place_are_removed() {
     run("uninstall", &two).ok();
     assert!(!one.exists() && !two.exists() && !world.path("home/.config").exists());
 }
+
+#[cfg(not(target_os = "macos"))]
+#[test]
+fn install_says_what_it_wrote_to_programs() {
+    let world = World::new([]);
+    let bin = world.path("home/bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    std::fs::write(bin.join("systemctl"), "#!/bin/sh\necho 'no systemctl today' >&2\nexit 1\n").unwrap();
+    set_mode(&bin.join("systemctl"), 0o755);
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    let object = |args: &[&str]| run(&world, args, &path).ok().json();
+    let installed = object(&["schedule", "install", "--yes", "--json"]);
+    assert_eq!(
+        (&installed["change"], &installed["kind"]),
+        (&"installed".into(), &"systemd".into()),
+        "{installed}"
+    );
+    let files = installed["files"].as_array().unwrap().clone();
+    assert!(
+        files.len() == 2 && files.iter().all(|file| std::path::Path::new(file.as_str().unwrap()).is_file())
+    );
+    assert_eq!(installed["error"], "no systemctl today", "{installed}");
+    assert_eq!(object(&["schedule", "install", "--json"])["change"], "unchanged");
+    let removed = object(&["schedule", "uninstall", "--yes", "--json"]);
+    assert_eq!(
+        (&removed["change"], &removed["files"]),
+        (&"removed".into(), &installed["files"]),
+        "{removed}"
+    );
+    assert_eq!(object(&["schedule", "uninstall", "--json"])["change"], "unchanged");
+}

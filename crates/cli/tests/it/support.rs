@@ -567,6 +567,16 @@ pub(crate) fn messages(request: &CapturedRequest) -> Vec<Value> {
     list.unwrap().clone()
 }
 
+/// Gives the model a price: a thousand tokens of an answer cost a dollar, and it answers with 2,000 at most.
+pub(crate) fn price(world: &World) {
+    let path = world.path("home/.quipu/models.json");
+    let mut file: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let model = &mut file["providers"]["testing"]["models"][0];
+    model["maxTokens"] = json!(2_000);
+    model["cost"] = json!({ "input": 0, "output": 1_000, "cacheRead": 0, "cacheWrite": 0 });
+    std::fs::write(&path, file.to_string()).unwrap();
+}
+
 /// Names the project of calls to the provider `testing`, which one wire wants.
 pub(crate) fn name_project(world: &World) {
     let entry = json!({ "type": "api_key", "env": { "GOOGLE_CLOUD_PROJECT": "project-7" } });

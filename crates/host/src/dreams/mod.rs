@@ -13,7 +13,7 @@ use quipu_store::SqliteStore;
 
 use crate::{Failure, Home, now};
 
-pub use due::next_dream;
+pub use due::dream_recurrence;
 pub use place::DreamPlace;
 
 /// Every memory that a dream may change: the user's own and those of the projects in which memory is on. None where memory or

@@ -1,45 +1,85 @@
-//! The job that dreams.
+//! The job that dreams. Its schedule is a setting, and the log and the list show it as they show other jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use jiff::tz::TimeZone;
 use quipu_memory::dream::DreamPhase;
-use quipu_store::{Job, JobPut, JobTime, Jobs as _, NewJob, SqliteStore, StoreError};
+use quipu_store::{Job, JobRunState, Jobs as _, SqliteStore, StoreError};
 
-use super::{JobContext, JobError, JobHandler, JobOutcome};
-use crate::dreams::{dream_of, dream_place, dream_settings, dreaming_places, next_dream};
+use super::{
+    BuiltInWork, DropReason, JobContext, JobError, JobHandler, JobOutcome, ScheduledHandler, WorkEnd,
+};
+use crate::background_budget::background_budget;
+use crate::dreams::{dream_of, dream_place, dream_recurrence, dream_settings, dreaming_places};
+use crate::purposes::DREAM_PURPOSE;
+use crate::scheduled_job::{DREAM, JobTarget, ScheduledJob, ScheduledWork};
 use crate::{Home, now};
 
-/// The kind of the job, and its key: there is one for all memories.
-pub const DREAM: &str = "dream";
 /// How long dreams over all memories may take.
 const DEADLINE: Duration = Duration::from_secs(1_800);
-/// Attempts before the job stands as failed.
-const ATTEMPTS: u32 = 5;
 
-/// Dreams over every memory, and again when the settings say. Removes itself where dreaming was switched off.
-pub struct DreamJob(Home);
+/// Runs the job that dreams. Removes it where dreaming was switched off.
+pub struct DreamJob {
+    home: Home,
+    handler: ScheduledHandler,
+}
 
 impl DreamJob {
     /// For the memories of a home.
-    pub fn new(home: Home) -> Self {
-        Self(home)
+    pub fn new(home: &Home) -> Self {
+        let work: Arc<dyn BuiltInWork> = Arc::new(Dreaming(home.apart()));
+        Self {
+            home: home.clone(),
+            handler: ScheduledHandler::of_kind(DREAM, home, vec![work], (1, DEADLINE)),
+        }
+    }
+}
+
+impl JobHandler for DreamJob {
+    fn kind(&self) -> &str {
+        self.handler.kind()
     }
 
-    async fn dream(&self, cx: &JobContext) -> Result<JobOutcome, JobError> {
-        let home = &self.0;
-        let config = home.config();
+    fn deadline(&self) -> Duration {
+        self.handler.deadline()
+    }
+
+    fn retry(&self, job: &Job, now: quipu_protocol::UnixMs) -> Option<quipu_store::JobFailurePlan> {
+        self.handler.retry(job, now)
+    }
+
+    fn dropped<'a>(&'a self, job: &'a Job, why: DropReason) -> BoxFuture<'a, Result<(), JobError>> {
+        self.handler.dropped(job, why)
+    }
+
+    fn run<'a>(&'a self, job: &'a Job, cx: &'a JobContext) -> BoxFuture<'a, Result<JobOutcome, JobError>> {
+        let config = self.home.config();
         if !config.dreaming.enabled || !config.memory.enabled {
-            return Ok(JobOutcome::Done);
+            // Nothing is written of what is off, in the log neither.
+            return Box::pin(std::future::ready(Ok(JobOutcome::Done)));
         }
+        self.handler.run(job, cx)
+    }
+}
+
+/// Dreams over every memory.
+struct Dreaming(Home);
+
+impl Dreaming {
+    async fn dream(&self, cx: &JobContext) -> Result<WorkEnd, JobError> {
+        let home = &self.0;
         let store = home.store().await.map_err(JobError::new)?;
         let sealer = home.engine(store.clone(), &home.settings()).map_err(JobError::new)?.sealer().clone();
         let settings = dream_settings();
+        let spent = async || {
+            let known = background_budget(home, &*store, DREAM_PURPOSE).await;
+            known.map_or(0.0, |budget| budget.spent)
+        };
+        let before = spent().await;
         // Without a model it dreams all the same.
         let runner = cx.runner().ok();
-        let mut failed = None;
+        let (mut failed, mut promoted, mut considered, mut memories) = (None, 0, 0, 0);
         for place in dreaming_places(home).map_err(JobError::new)? {
             let place = dream_place(home, &store, &sealer, place, runner.clone());
             let dream = dream_of(&store, &place, &settings);
@@ -49,6 +89,9 @@ impl DreamJob {
                 }
                 match dream.step().await {
                     Ok(Some(state)) if state.phase == DreamPhase::Done => {
+                        memories += 1;
+                        promoted += state.promoted.len();
+                        considered += state.considered;
                         for problem in state.problems {
                             cx.warn(format!("The dream over the memory {}: {problem}.", place.id()));
                         }
@@ -68,42 +111,49 @@ impl DreamJob {
         if let Some(why) = failed {
             return Err(JobError::new(why));
         }
-        let next = next_dream(&config.dreaming.schedule, now(), &TimeZone::system());
-        Ok(JobOutcome::Again(JobTime::At(next)))
+        // No text of a memory: what is forgotten there would stay here.
+        let text = format!("{promoted} of {considered} texts promoted, in {memories} memories");
+        let cost = (spent().await - before).max(0.0);
+        Ok(WorkEnd { state: JobRunState::Done, session: None, cost, text })
     }
 }
 
-impl JobHandler for DreamJob {
-    fn kind(&self) -> &str {
+impl BuiltInWork for Dreaming {
+    fn name(&self) -> &str {
         DREAM
     }
 
-    fn deadline(&self) -> Duration {
-        DEADLINE
-    }
-
-    fn run<'a>(&'a self, _: &'a Job, cx: &'a JobContext) -> BoxFuture<'a, Result<JobOutcome, JobError>> {
+    fn run<'a>(&'a self, _: &'a [String], cx: &'a JobContext) -> BoxFuture<'a, Result<WorkEnd, JobError>> {
         Box::pin(self.dream(cx))
     }
 }
 
-/// Makes sure that there is the job, where dreaming is on and memory is on somewhere. Writes nothing else.
+/// Makes sure that there is the job at the times of the settings, where dreaming is on and memory is on somewhere, and that there
+/// is none elsewhere. Writes nothing else.
 ///
 /// # Errors
 /// What the store says.
 pub async fn keep_dream_job(home: &Home, store: &Arc<SqliteStore>) -> Result<(), StoreError> {
-    if store.is_read_only() || dreaming_places(home).map_or(true, |places| places.is_empty()) {
+    if store.is_read_only() {
         return Ok(());
     }
-    let next = next_dream(&home.config().dreaming.schedule, now(), &TimeZone::system());
-    let job = NewJob {
-        key: DREAM.into(),
-        kind: DREAM.to_owned(),
-        payload: "{}".to_owned(),
-        due: JobTime::At(next),
-        attempt_limit: ATTEMPTS,
-    };
-    match store.put_job(job, now()).await? {
-        JobPut::Added | JobPut::Replaced | JobPut::Unchanged => Ok(()),
+    // What cannot be read changes nothing.
+    let Ok(places) = dreaming_places(home) else { return Ok(()) };
+    if places.is_empty() {
+        if store.job(&DREAM.into()).await?.is_some_and(|job| job.kind == DREAM) {
+            store.cancel_job(&DREAM.into()).await?;
+        }
+        return Ok(());
     }
+    let scheduled = ScheduledJob {
+        when: dream_recurrence(&home.config().dreaming.schedule, &jiff::tz::TimeZone::system()),
+        jitter_ms: 0,
+        work: ScheduledWork::BuiltIn { name: DREAM.to_owned(), arguments: Vec::new() },
+        target: JobTarget::Nobody,
+    };
+    // It always has a next time.
+    if let Ok(job) = scheduled.new_job(DREAM.into(), now()) {
+        store.put_job(job, now()).await?;
+    }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Jobs beside a front that lives long.
+//! Jobs beside a front that lives long, and the watch of notes.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ const LOOK: Duration = Duration::from_secs(60);
 /// How long the end of a front waits for a job that was asked to end.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Runs a front, and beside it the jobs of its store when they are due: in a thread of their own, where there are any. Ends
-/// with the front; a job that runs then is given back.
+/// Runs a front, and beside it the jobs of its store when they are due: in a thread of their own, where there are any. Notes that
+/// change are indexed, where a session of the front has a memory. Ends with the front; a job that runs then is given back.
 pub async fn run_alongside<T>(home: &Home, front: impl Future<Output = T>) -> T {
     let stop = CancellationToken::new();
     // Also where this future is dropped.
@@ -29,7 +29,21 @@ pub async fn run_alongside<T>(home: &Home, front: impl Future<Output = T>) -> T 
         drop(guard);
         ended
     };
-    let (ended, ()) = tokio::join!(front, drive(home, stop));
+    let (ended, (), ()) =
+        tokio::join!(front, drive(home, stop.clone()), crate::memory_watch::watch_memories(home, stop));
+    ended
+}
+
+/// Runs a front that runs no jobs, and has notes that change indexed beside it.
+pub async fn watch_alongside<T>(home: &Home, front: impl Future<Output = T>) -> T {
+    let stop = CancellationToken::new();
+    let guard = stop.clone().drop_guard();
+    let front = async move {
+        let ended = front.await;
+        drop(guard);
+        ended
+    };
+    let (ended, ()) = tokio::join!(front, crate::memory_watch::watch_memories(home, stop));
     ended
 }
 
@@ -56,6 +70,7 @@ async fn drive(home: &Home, stop: CancellationToken) {
         let mut work = tokio::task::spawn_blocking(move || work(&job_home, &ends, reported));
         let ended = tokio::select! {
             ended = &mut work => ended,
+            () = keep_dream_jobs(home) => continue,
             () = stop.cancelled() => match tokio::time::timeout(PATIENCE, &mut work).await {
                 Ok(ended) => ended,
                 // It blocks its thread, which ends with the process.
@@ -66,6 +81,16 @@ async fn drive(home: &Home, stop: CancellationToken) {
             Ok(Ok(())) => {}
             Ok(Err(failure)) => home.warn(format!("Jobs cannot be run now: {failure}")),
             Err(_) => home.warn("The job runner panicked, which is a bug; it starts again"),
+        }
+    }
+}
+
+/// Has the job that dreams follow the settings, for ever. What the store says then is said of the jobs.
+pub async fn keep_dream_jobs(home: &Home) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if let Some(store) = home.opened_store() {
+            drop(super::keep_dream_job(home, &store).await);
         }
     }
 }

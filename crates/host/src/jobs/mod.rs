@@ -24,9 +24,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{Home, HostNotice, Observer};
 
 pub use crate::job_notice::JobNotice;
+pub use crate::scheduled_job::DREAM;
 pub use answers::take_answers;
-pub use dream::{DREAM, DreamJob, keep_dream_job};
-pub use drive::run_alongside;
+pub use dream::{DreamJob, keep_dream_job};
+pub use drive::{keep_dream_jobs, run_alongside, watch_alongside};
 pub use import_now::IMPORT_NOW;
 pub use import_watch::{IMPORT_WATCH, ImportWatch};
 pub use models::models_for_jobs;
@@ -86,6 +87,11 @@ pub trait JobHandler: Send + Sync + 'static {
     /// How long one attempt may take.
     fn deadline(&self) -> Duration {
         Duration::from_secs(600)
+    }
+
+    /// How many of its jobs run at once at most. Jobs of other kinds run beside them.
+    fn at_once(&self) -> usize {
+        1
     }
 
     /// When a job is tried again whose attempt failed; `None` for the times of the runner. [`Job::attempts`] counts the one that
@@ -196,6 +202,6 @@ pub fn handlers(home: &Home) -> Vec<Arc<dyn JobHandler>> {
     vec![
         Arc::new(ImportWatch::new(home.clone())),
         Arc::new(ScheduledHandler::new(home, built_in)),
-        Arc::new(DreamJob::new(home.clone())),
+        Arc::new(DreamJob::new(home)),
     ]
 }

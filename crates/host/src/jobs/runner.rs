@@ -1,19 +1,21 @@
-//! Runs the jobs that are due, one after the other, while no other process does.
+//! Runs the jobs that are due, a few at once, while no other process does.
 
 use std::any::Any;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::FutureExt as _;
+use futures_util::StreamExt as _;
+use futures_util::future::{BoxFuture, FutureExt as _};
+use futures_util::stream::FuturesUnordered;
 use quipu::{Clock, Runner, RunnerError, Sealer, SystemClock};
 use quipu_protocol::UnixMs;
 use quipu_store::{
     ClaimOutcome, Fut, JOB_ERROR_LIMIT, Job, JobClaim, JobFailurePlan, JobKey, JobState, JobTime, Jobs,
-    Owner, RunnerLease, RunnerLeaseOutcome, StoreError,
+    Owner, RunnerLeaseOutcome, StoreError,
 };
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
@@ -77,8 +79,8 @@ pub enum DueRun {
     },
 }
 
-/// Runs the jobs of a store: those that are due, one after the other, in the order in which they became due. Of all runners of
-/// a store, in all processes, one runs jobs at a time.
+/// Runs the jobs of a store: those that are due, in the order in which they became due, of each kind as many at once as its
+/// handler says. Of all runners of a store, in all processes, one runs jobs at a time.
 pub struct JobRunner {
     jobs: Arc<dyn Jobs>,
     handlers: Vec<Arc<dyn JobHandler>>,
@@ -103,6 +105,69 @@ enum AttemptEnd {
     Failed(String, Option<JobFailurePlan>),
     GivenBack,
     Lost,
+}
+
+/// The attempts under way.
+#[derive(Default)]
+struct RunningJobs<'a> {
+    attempts: FuturesUnordered<BoxFuture<'a, (JobKey, AttemptEnd)>>,
+    jobs: HashMap<JobKey, RunningJob>,
+    /// Whether this process has, or had, the right to run jobs.
+    leads: bool,
+}
+
+struct RunningJob {
+    kind: String,
+    /// Whether the job did not run before in the same pass.
+    is_first: bool,
+}
+
+impl RunningJobs<'_> {
+    fn is_empty(&self) -> bool {
+        self.attempts.is_empty()
+    }
+
+    /// The end of the next attempt that ends.
+    async fn ended(&mut self) -> AttemptEnd {
+        match self.attempts.next().await {
+            Some((key, end)) => {
+                self.jobs.remove(&key);
+                end
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// One pass over the jobs that are due.
+#[derive(Default)]
+struct DuePass {
+    /// Those that ran, or run.
+    done: HashSet<JobKey>,
+    /// Whether no more are begun.
+    is_over: bool,
+    finished: u64,
+    failed: u64,
+}
+
+impl DuePass {
+    fn count(&mut self, end: &AttemptEnd) {
+        match end {
+            AttemptEnd::Finished(_) => self.finished += 1,
+            AttemptEnd::Failed(..) => self.failed += 1,
+            AttemptEnd::GivenBack | AttemptEnd::Lost => {}
+        }
+    }
+}
+
+/// What a look at the jobs came to.
+struct DueLook {
+    /// How many jobs there are that it knows how to run.
+    jobs: u64,
+    /// How long there is nothing to begin.
+    wait: Duration,
+    /// The process that runs jobs, where that is another one, and the end of its lease.
+    leader: Option<(Owner, UnixMs)>,
 }
 
 /// Names this process and one runner in it.
@@ -176,7 +241,7 @@ impl JobRunner {
         Self { clock, ..self }
     }
 
-    /// Runs jobs when they are due, until `stop` is cancelled. The job that runs then is given back. Waits out what is wrong
+    /// Runs jobs when they are due, until `stop` is cancelled. The jobs that run then are given back. Waits out what is wrong
     /// with the store, and says so.
     pub async fn run(&self, stop: &CancellationToken) {
         self.run_while(stop, |_| true).await;
@@ -188,47 +253,140 @@ impl JobRunner {
     }
 
     async fn run_while(&self, stop: &CancellationToken, is_wanted: impl Fn(u64) -> bool) {
+        let mut running = RunningJobs::default();
         while !stop.is_cancelled() {
-            let wait = match self.pass(stop).await {
-                Ok((jobs, _)) if !is_wanted(jobs) => return,
-                Ok((_, wait)) => {
+            let wait = match self.begin_due(&mut running, None, stop).await {
+                Ok(found) if running.is_empty() && !is_wanted(found.jobs) => break,
+                Ok(found) => {
                     self.reported().retain(|reported| reported.starts_with(KIND));
-                    wait
+                    found.wait
                 }
                 Err(error) => {
                     self.report_once(&error.to_string(), &JobNotice::Store(error));
+                    if running.is_empty() {
+                        self.resign(&mut running).await;
+                    }
                     self.options.poll
                 }
             };
             tokio::select! {
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => break,
+                _ = running.ended() => {}
                 () = sleep(wait) => {}
             }
         }
+        self.end(&mut running).await;
     }
 
-    /// Runs what is due where it may; how many jobs it knows how to run, and how long there is nothing to do.
-    async fn pass(&self, stop: &CancellationToken) -> Result<(u64, Duration), StoreError> {
-        let (count, next) = self.look().await?;
+    /// Runs the jobs that are due, each once, unless another process runs jobs. Those that become due meanwhile are run as
+    /// well; a job runs a second time only while another one is still at its first. Ends early when `stop` is cancelled.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn run_due(&self, stop: &CancellationToken) -> Result<DueRun, StoreError> {
+        let mut running = RunningJobs::default();
+        let mut pass = DuePass::default();
+        let found = loop {
+            match self.begin_due(&mut running, Some(&mut pass), stop).await {
+                Ok(found) if running.is_empty() => break Ok(found.leader),
+                Ok(found) => tokio::select! {
+                    () = stop.cancelled() => break Ok(None),
+                    end = running.ended() => pass.count(&end),
+                    () = sleep(found.wait) => {}
+                },
+                Err(error) => break Err(error),
+            }
+        };
+        while let Some(end) = self.end_one(&mut running).await {
+            pass.count(&end);
+        }
+        self.end(&mut running).await;
+        Ok(match found? {
+            Some((owner, until)) => DueRun::Busy { owner, until },
+            None => DueRun::Ran { finished: pass.finished, failed: pass.failed },
+        })
+    }
+
+    /// Begins the jobs that are due, where this process may run jobs, as far as there is room for them.
+    async fn begin_due<'a>(
+        &'a self,
+        running: &mut RunningJobs<'a>,
+        mut pass: Option<&mut DuePass>,
+        stop: &'a CancellationToken,
+    ) -> Result<DueLook, StoreError> {
         let poll = self.options.poll;
-        if next.is_none_or(|next| next > self.now()) {
-            return Ok((count, self.until(next)));
-        }
-        match self.run_now(stop).await? {
-            DueRun::Busy { until, .. } => {
-                Ok((count, self.until(Some(until)).max(Duration::from_millis(20)).min(poll)))
+        let (jobs, mut next) = self.look(running).await?;
+        let mut leader = None;
+        // Whoever asks for a pass learns that another process runs jobs, also where nothing is due.
+        let mut is_asked = pass.is_some() && running.is_empty();
+        while !stop.is_cancelled()
+            && (std::mem::take(&mut is_asked) || next.is_some_and(|next| next <= self.now()))
+        {
+            if pass.as_ref().is_some_and(|pass| pass.is_over) {
+                break;
             }
+            // Each time: a job may have taken long, and this process may have stood still.
+            let lease = match self.jobs.lead_jobs(&self.owner, self.now(), self.options.lease).await? {
+                RunnerLeaseOutcome::Granted(lease) => lease,
+                RunnerLeaseOutcome::Refused { owner, until } => {
+                    leader = Some((owner, until));
+                    break;
+                }
+            };
+            running.leads = true;
+            let kinds: Vec<&str> = self.open_handlers(running).map(|handler| handler.kind()).collect();
+            let claim = match self.jobs.claim_job(&lease, &kinds, self.now(), self.options.lease).await {
+                Ok(ClaimOutcome::Job(claim)) => *claim,
+                Ok(ClaimOutcome::Exhausted(job)) => {
+                    if let Some(pass) = &mut pass {
+                        pass.failed += 1;
+                    }
+                    self.report_failure(&job);
+                    next = self.look(running).await?.1;
+                    continue;
+                }
+                Ok(ClaimOutcome::Nothing) => break,
+                Err(StoreError::NotLeading) => {
+                    is_asked = true;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let key = claim.job.key.clone();
+            let is_first = pass.as_mut().is_none_or(|pass| pass.done.insert(key.clone()));
+            // It still runs here, though its claim was lost: it ends when it notices that.
+            let is_here = running.jobs.contains_key(&key);
+            if is_here || !(is_first || running.jobs.values().any(|job| job.is_first)) {
+                self.jobs.release_job(&claim, self.now()).await?;
+                if let Some(pass) = pass.filter(|_| !is_here) {
+                    pass.is_over = true;
+                }
+                return Ok(DueLook { jobs, wait: poll, leader: None });
+            }
+            let job = RunningJob { kind: claim.job.kind.clone(), is_first };
+            running.jobs.insert(key, job);
+            running.attempts.push(Box::pin(async move {
+                let Job { key, kind, attempts, .. } = &claim.job;
+                let span = quipu::job_span(key.as_str(), kind, *attempts);
+                let end = self.attempt(&claim, stop).instrument(span).await;
+                (claim.job.key, end)
+            }));
+            next = self.look(running).await?.1;
+        }
+        if running.is_empty() {
+            self.resign(running).await;
+        }
+        let wait = match &leader {
+            Some((_, until)) => self.until(Some(*until)).max(Duration::from_millis(20)),
             // Another process was faster, or the clock was set back.
-            DueRun::Ran { finished: 0, failed: 0 } => Ok((count, poll)),
-            DueRun::Ran { .. } => {
-                let (count, next) = self.look().await?;
-                Ok((count, self.until(next)))
-            }
-        }
+            None if next.is_some_and(|next| next <= self.now()) => poll,
+            None => self.until(next),
+        };
+        Ok(DueLook { jobs, wait, leader })
     }
 
-    /// How many jobs there are that it knows how to run, and when the next is due.
-    async fn look(&self) -> Result<(u64, Option<UnixMs>), StoreError> {
+    /// How many jobs there are that it knows how to run, and when the next of those is due that could begin now.
+    async fn look(&self, running: &RunningJobs<'_>) -> Result<(u64, Option<UnixMs>), StoreError> {
         let kinds = self.jobs.job_kinds(self.now()).await?;
         let (known, unknown): (Vec<_>, Vec<_>) =
             kinds.into_iter().partition(|found| self.handler(&found.kind).is_some());
@@ -237,70 +395,39 @@ impl JobRunner {
             self.report_once(&format!("{KIND}{kind}"), &JobNotice::UnknownKind { kind, count });
         }
         let count = known.iter().map(|found| found.count).sum();
-        Ok((count, known.iter().filter_map(|found| found.next).min()))
+        let is_open = |kind: &str| self.open_handlers(running).any(|handler| handler.kind() == kind);
+        Ok((count, known.iter().filter(|found| is_open(&found.kind)).filter_map(|found| found.next).min()))
     }
 
-    /// Runs the jobs that are due, each once, unless another process runs jobs. Those that become due meanwhile are run as
-    /// well. Ends early when `stop` is cancelled.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub async fn run_due(&self, stop: &CancellationToken) -> Result<DueRun, StoreError> {
-        self.look().await?;
-        self.run_now(stop).await
+    /// The handlers that can begin another job.
+    fn open_handlers(&self, running: &RunningJobs<'_>) -> impl Iterator<Item = &Arc<dyn JobHandler>> {
+        let count = |kind: &str| running.jobs.values().filter(|job| job.kind == kind).count();
+        let open: Vec<bool> =
+            self.handlers.iter().map(|handler| count(handler.kind()) < handler.at_once()).collect();
+        self.handlers.iter().zip(open).filter_map(|(handler, is_open)| is_open.then_some(handler))
     }
 
-    async fn run_now(&self, stop: &CancellationToken) -> Result<DueRun, StoreError> {
-        let kinds: Vec<&str> = self.handlers.iter().map(|handler| handler.kind()).collect();
-        let mut done = HashSet::new();
-        let (mut finished, mut failed) = (0, 0);
-        while !stop.is_cancelled() {
-            // Each time: a job may have taken long, and this process may have stood still.
-            let lease = match self.jobs.lead_jobs(&self.owner, self.now(), self.options.lease).await? {
-                RunnerLeaseOutcome::Granted(lease) => lease,
-                RunnerLeaseOutcome::Refused { owner, until } => return Ok(DueRun::Busy { owner, until }),
-            };
-            let claimed = self.jobs.claim_job(&lease, &kinds, self.now(), self.options.lease).await;
-            let claim = match claimed {
-                Ok(ClaimOutcome::Job(claim)) => *claim,
-                Ok(ClaimOutcome::Exhausted(job)) => {
-                    failed += 1;
-                    self.report_failure(&job);
-                    continue;
-                }
-                Err(StoreError::NotLeading) => continue,
-                Ok(ClaimOutcome::Nothing) => {
-                    self.resign(&lease).await;
-                    break;
-                }
-                Err(error) => {
-                    self.resign(&lease).await;
-                    return Err(error);
-                }
-            };
-            if !done.insert(claim.job.key.clone()) {
-                let released = self.jobs.release_job(&claim, self.now()).await;
-                self.resign(&lease).await;
-                released?;
-                break;
-            }
-            let Job { key, kind, attempts, .. } = &claim.job;
-            let span = quipu::job_span(key.as_str(), kind, *attempts);
-            match self.attempt(&claim, stop).instrument(span).await {
-                AttemptEnd::Finished(_) => finished += 1,
-                AttemptEnd::Failed(..) => failed += 1,
-                AttemptEnd::GivenBack | AttemptEnd::Lost => {}
-            }
-            if stop.is_cancelled() {
-                self.resign(&lease).await;
-            }
-        }
-        Ok(DueRun::Ran { finished, failed })
+    async fn end_one(&self, running: &mut RunningJobs<'_>) -> Option<AttemptEnd> {
+        if running.is_empty() { None } else { Some(running.ended().await) }
+    }
+
+    /// Waits for what runs, and lets others run jobs.
+    async fn end(&self, running: &mut RunningJobs<'_>) {
+        while self.end_one(running).await.is_some() {}
+        self.resign(running).await;
     }
 
     /// Lets others run jobs. Where that cannot be stored, they wait until the lease ends.
-    async fn resign(&self, lease: &RunnerLease) {
-        drop(self.jobs.resign_jobs(lease).await);
+    async fn resign(&self, running: &mut RunningJobs<'_>) {
+        if !std::mem::take(&mut running.leads) {
+            return;
+        }
+        // Under the fence that it has now.
+        if let Ok(RunnerLeaseOutcome::Granted(lease)) =
+            self.jobs.lead_jobs(&self.owner, self.now(), self.options.lease).await
+        {
+            drop(self.jobs.resign_jobs(&lease).await);
+        }
     }
 
     /// Runs a job once, and stores what came of it.

@@ -614,6 +614,90 @@ async fn job_that_is_always_due_runs_once_in_one_look() {
     assert_eq!(stands(&*store, "one").await.state, JobState::Waiting);
 }
 
+/// A handler that runs some of its jobs at once, and counts how many.
+#[derive(Default)]
+struct Crowd {
+    now: AtomicU32,
+    most: AtomicU32,
+    ran: AtomicU32,
+}
+
+impl JobHandler for Arc<Crowd> {
+    fn kind(&self) -> &str {
+        "crowd"
+    }
+
+    fn at_once(&self) -> usize {
+        2
+    }
+
+    fn run<'a>(&'a self, _: &'a Job, _: &'a JobContext) -> BoxFuture<'a, Result<JobOutcome, JobError>> {
+        Box::pin(async {
+            self.most.fetch_max(self.now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            lasts(Duration::from_millis(30)).await;
+            self.now.fetch_sub(1, Ordering::Relaxed);
+            self.ran.fetch_add(1, Ordering::Relaxed);
+            Ok(JobOutcome::Done)
+        })
+    }
+}
+
+#[tokio::test]
+async fn long_job_holds_up_no_other_kind() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("quipu.db"));
+    let endless = does("endless", Duration::from_secs(60), |_, _| Box::pin(std::future::pending()));
+    let crowd = Arc::new(Crowd::default());
+    store.put_job(new_job("endless", "endless", ""), now()).await.unwrap();
+    let heard = Arc::new(NoticeLog::default());
+    let runner = runner(store.clone(), vec![endless, Arc::new(crowd.clone())], heard.clone());
+    let is_added = std::sync::atomic::AtomicBool::new(false);
+    run_until(&runner, async || {
+        if !heard.all().is_empty() && !is_added.swap(true, Ordering::Relaxed) {
+            // They become due while it runs.
+            for number in 0..5 {
+                store.put_job(new_job(&format!("{number}"), "crowd", ""), now()).await.unwrap();
+            }
+        }
+        crowd.ran.load(Ordering::Relaxed) == 5
+    })
+    .await;
+    assert_eq!(crowd.most.load(Ordering::Relaxed), 2, "as many at once as the handler says");
+    // It was given back, for the next runner.
+    let stands = stands(&*store, "endless").await;
+    assert_eq!((stands.state, stands.attempts), (JobState::Waiting, 0));
+}
+
+#[tokio::test]
+async fn pass_runs_short_jobs_again_beside_a_long_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("quipu.db"));
+    let ran = Arc::new(AtomicU32::new(0));
+    let (seen, counter) = (ran.clone(), ran.clone());
+    // It is done when the other one ran three times.
+    let long = does("long", Duration::from_secs(60), move |_, _| {
+        let seen = seen.clone();
+        Box::pin(async move {
+            while seen.load(Ordering::Relaxed) < 3 {
+                lasts(Duration::from_millis(5)).await;
+            }
+            Ok(JobOutcome::Done)
+        })
+    });
+    let short = does("short", Duration::from_secs(60), move |_, _| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async { Ok(JobOutcome::Again(JobTime::At(0))) })
+    });
+    for kind in ["long", "short"] {
+        store.put_job(new_job(kind, kind, ""), now()).await.unwrap();
+    }
+    let runner = runner(store.clone(), vec![long, short], Arc::new(SilentObserver));
+    let done = runner.run_due(&CancellationToken::new()).await.unwrap();
+    let DueRun::Ran { finished, failed: 0 } = done else { panic!("{done:?}") };
+    assert!(finished >= 4, "{finished}");
+    assert_eq!(stands(&*store, "short").await.state, JobState::Waiting);
+}
+
 #[tokio::test]
 async fn store_without_jobs_is_not_made_by_a_front() {
     let dir = tempfile::tempdir().unwrap();

@@ -9,5 +9,6 @@ pub use read::{
     FILE_BYTES, FILES, FileList, FileProblem, FileText, ListedFile, checked_text, list_files, read_file,
 };
 
+pub(crate) use name::DEPTH;
 pub(crate) use read::FileStamp;
 pub(crate) use replace::{Replacement, replace};

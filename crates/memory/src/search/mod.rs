@@ -6,6 +6,7 @@ mod classes;
 mod notes;
 mod scope;
 mod tools;
+mod watch;
 mod words;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use quipu_store::{
 
 use self::scope::ProjectSessions;
 pub use self::tools::{MemoryNotes, MemoryTools, NOTE_TOOL, RecallObserver, memory_tool_names, unavailable};
+pub use self::watch::NoteWatch;
 use crate::notes::Notebook;
 use crate::{AuthorClass, Citation, Forgotten, MemoryError, MemoryHome, MemoryPlace};
 
@@ -148,6 +150,18 @@ impl MemorySearch {
     #[must_use]
     pub fn with_model(self, model: StaticModel) -> Self {
         Self { words: Some(Arc::new(words::ModelWords::new(model))), ..self }
+    }
+
+    /// With the second signal that another search has.
+    #[must_use]
+    pub fn with_words(self, words: Option<Arc<dyn WordVectors>>) -> Self {
+        Self { words, ..self }
+    }
+
+    /// The second signal, where there is one.
+    #[must_use]
+    pub fn words(&self) -> Option<&Arc<dyn WordVectors>> {
+        self.words.as_ref()
     }
 
     /// The memories whose notes are searched.

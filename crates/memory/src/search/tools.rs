@@ -64,6 +64,12 @@ impl MemoryNotes {
         Self { search, store, projects, nested: NestedProjects::Seen, observer: None }
     }
 
+    /// The search that they use.
+    #[must_use]
+    pub fn search(&self) -> &MemorySearch {
+        &self.search
+    }
+
     /// The same, where other projects below the directories are not seen.
     #[must_use]
     pub fn of_projects_alone(self) -> Self {

@@ -18,3 +18,5 @@ mod search;
 mod support;
 #[cfg(test)]
 mod taint;
+#[cfg(test)]
+mod watch;

@@ -228,9 +228,9 @@ impl State {
                 ],
             ),
             Question::DreamBudget => (
-                "Let dreams ask a model?",
+                "Let dreams and notes before compactions ask a model?",
                 vec![
-                    row(false, "No model", "dreams run without one; does not ask again"),
+                    row(false, "No model", "dreams run without one, nothing is noted; does not ask again"),
                     row(true, "Allow it", "/settings budget.background changes the amount"),
                 ],
             ),

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::client::{Client, text};
+use crate::memory_watch::{Notes, put};
 use crate::support::*;
 
 fn names(client: &mut Client) -> Vec<String> {
@@ -26,4 +27,15 @@ fn memory_tools_take_the_place_of_search_where_memory_is_on() {
     assert!(found.contains("Paint the gate blue.") && found.contains("The gate is iron."), "{found}");
     let read: Value = client.call("memory_get", &json!({ "path": "../../secret.md" }));
     assert!(text(&read).contains("\"unavailable\":true"), "{read}");
+}
+
+#[test]
+fn server_that_searched_a_memory_has_its_notes_indexed() {
+    let world = World::new([]);
+    world.run(&["memory", "on"]).ok();
+    let notes = Notes::of(&world);
+    let mut client = Client::started(&world);
+    client.call("memory_search", &json!({ "query": "zebrafish" }));
+    put(&notes.root.join("MEMORY.md"), "- The zebrafish is red.\n");
+    notes.until("zebrafish", 1);
 }

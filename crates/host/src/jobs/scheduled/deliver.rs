@@ -21,13 +21,13 @@ use crate::scheduled_job::{JobTarget, checked_url, host_of};
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Characters of a notification.
 const SHORT: usize = 300;
-/// Bytes of what a command that failed said that are read.
+/// Bytes that are read of the errors of a command that failed.
 const ERROR: u64 = 2_000;
 
-/// How long what a command said is waited for once it has ended: a process that it left may hold the pipe.
+/// How long the rest of a command's errors is waited for once it has ended: a process that it left may hold the pipe.
 const REST: Duration = Duration::from_millis(200);
 
-/// Why something could not be told.
+/// Why an answer could not be delivered.
 #[derive(Debug)]
 pub(super) struct DeliveryError {
     pub(super) error: JobError,
@@ -45,9 +45,9 @@ impl DeliveryError {
     }
 }
 
-/// Tells a target what came of a run.
+/// Delivers the answer of a run to its target.
 pub(super) async fn deliver(home: &Home, target: &JobTarget, run: &JobRun) -> Result<(), DeliveryError> {
-    let told = async {
+    let delivered = async {
         match target {
             JobTarget::Nobody | JobTarget::Terminal => Ok(()),
             JobTarget::Desktop => notify(run).await,
@@ -58,7 +58,7 @@ pub(super) async fn deliver(home: &Home, target: &JobTarget, run: &JobRun) -> Re
     let late = |_| {
         DeliveryError::passing(format!("the {} took longer than {} s", target.word(), DEADLINE.as_secs()))
     };
-    tokio::time::timeout(DEADLINE, told).await.map_err(late)?
+    tokio::time::timeout(DEADLINE, delivered).await.map_err(late)?
 }
 
 fn title(run: &JobRun) -> String {
@@ -133,10 +133,10 @@ async fn run_command(mut command: Command, input: &[u8], what: &str) -> Result<(
         }
         std::future::pending::<()>().await;
     };
-    let mut said = Vec::new();
+    let mut errors = Vec::new();
     let listen = async {
         if let Some(mut stderr) = stderr {
-            drop((&mut stderr).take(ERROR).read_to_end(&mut said).await);
+            drop((&mut stderr).take(ERROR).read_to_end(&mut errors).await);
             // It must not wait for somebody to read.
             drop(tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await);
         }
@@ -161,8 +161,8 @@ async fn run_command(mut command: Command, input: &[u8], what: &str) -> Result<(
         group.0 = None;
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&said);
-    let why = format!("{what} ended with {status}: {}", crate::one_line(said.trim(), SHORT));
+    let errors = String::from_utf8_lossy(&errors);
+    let why = format!("{what} ended with {status}: {}", crate::one_line(errors.trim(), SHORT));
     // There is no such command, or it is none.
     let is_final = matches!(status.code(), Some(126 | 127));
     Err(DeliveryError { error: JobError::new(why), is_final })

@@ -1,5 +1,6 @@
-//! One attempt of a job with a schedule: the work, the log, and who is told.
+//! One attempt of a job with a schedule: the work, the log, and the delivery of the answer.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use quipu::Session;
 use quipu_protocol::UnixMs;
 use quipu_schedule::Recurrence;
 use quipu_store::{
-    Job, JobDelivery, JobFailurePlan, JobRun, JobRunChange, JobRunState, JobRuns, JobTime, NewJobRun,
+    Job, JobDelivery, JobFailurePlan, JobKey, JobRun, JobRunChange, JobRunState, JobRuns, JobTime, NewJobRun,
 };
 
 use super::work::{BuiltInWork, WorkEnd, WorkFailure, cut};
@@ -19,6 +20,8 @@ use crate::scheduled_job::{JobTarget, SCHEDULED, ScheduledJob, ScheduledWork};
 
 /// How long one attempt may take.
 const DEADLINE: Duration = Duration::from_secs(60 * 60);
+/// Prompts and imports that run at once.
+const AT_ONCE: usize = 3;
 /// After how long a job is tried again that failed once, twice and so on.
 const RETRIES: [Duration; 5] = [
     Duration::from_secs(30),
@@ -33,7 +36,8 @@ const LOST: usize = 3;
 const DELIVERIES: u32 = 5;
 /// Runs of a job that are looked at.
 const LOOKED: usize = 20;
-/// The attempt under way: its row in the log, and its session.
+
+/// An attempt under way: its row in the log, and its session.
 #[derive(Default)]
 struct OpenAttempt {
     run: Option<u64>,
@@ -44,7 +48,11 @@ struct OpenAttempt {
 pub struct ScheduledHandler {
     home: Home,
     built_in: Vec<Arc<dyn BuiltInWork>>,
-    open: Mutex<OpenAttempt>,
+    kind: &'static str,
+    at_once: usize,
+    deadline: Duration,
+    /// By job.
+    open: Mutex<HashMap<JobKey, OpenAttempt>>,
 }
 
 /// The attempt of a job.
@@ -93,16 +101,30 @@ fn same_time<'a>(job: &Job, earlier: &'a [JobRun]) -> impl Iterator<Item = &'a J
 impl ScheduledHandler {
     /// For the store of a place.
     pub fn new(home: &Home, built_in: Vec<Arc<dyn BuiltInWork>>) -> Self {
-        // The store that a front has open stays the one that others find.
-        Self { home: home.apart(), built_in, open: Mutex::default() }
+        Self::of_kind(SCHEDULED, home, built_in, (AT_ONCE, DEADLINE))
     }
 
-    fn open(&self) -> MutexGuard<'_, OpenAttempt> {
+    /// The same for jobs of another kind.
+    pub(in crate::jobs) fn of_kind(
+        kind: &'static str,
+        home: &Home,
+        built_in: Vec<Arc<dyn BuiltInWork>>,
+        (at_once, deadline): (usize, Duration),
+    ) -> Self {
+        // The store that a front has open stays the one that others find.
+        Self { home: home.apart(), built_in, kind, at_once, deadline, open: Mutex::default() }
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<JobKey, OpenAttempt>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn change_open(&self, key: &JobKey, change: impl FnOnce(&mut OpenAttempt)) {
+        change(self.open().entry(key.clone()).or_default());
+    }
+
     async fn attempt(&self, job: &Job, cx: &JobContext) -> Result<JobOutcome, JobError> {
-        *self.open() = OpenAttempt::default();
+        self.open().remove(&job.key);
         let scheduled = ScheduledJob::of_payload(&job.payload)
             .map_err(|error| JobError::new(error).planned(JobFailurePlan::Stop))?;
         let store = self.home.store().await.map_err(JobError::new)?;
@@ -117,10 +139,10 @@ impl ScheduledHandler {
             // Nothing is done twice: also a job that is due once did its work, unless it was run before its time.
             let did_all = matches!(scheduled.when, Recurrence::At(at) if at <= run.began);
             if run.due == job.due || did_all {
-                self.tell(&attempt, run, cx).await?;
+                self.deliver(&attempt, run, cx).await?;
                 return attempt.again();
             }
-            if let Err(error) = self.tell(&attempt, run, cx).await {
+            if let Err(error) = self.deliver(&attempt, run, cx).await {
                 if cx.stop().is_cancelled() {
                     return Err(error);
                 }
@@ -143,7 +165,7 @@ impl ScheduledHandler {
         let lost = same_time(job, attempt.earlier).take_while(|run| run.ended.is_none()).count();
         let spent: f64 = same_time(job, attempt.earlier).map(|run| run.cost).sum();
         let id = log.begin_job_run(new).await.map_err(JobError::new)?;
-        self.open().run = Some(id);
+        self.change_open(&job.key, |open| open.run = Some(id));
         let worked = if lost >= LOST && !scheduled.when.is_once() {
             let why = format!("its process ended {LOST} times in a row; the job waits for its next time");
             Err(WorkFailure { error: JobError::new(why), cost: 0.0, is_final: true })
@@ -153,13 +175,13 @@ impl ScheduledHandler {
         let ended = match worked {
             Ok(end) => {
                 let silent = scheduled.target == JobTarget::Nobody || end.text.trim().is_empty();
-                let told = if silent { JobDelivery::Nothing } else { JobDelivery::Pending };
+                let delivery = if silent { JobDelivery::Nothing } else { JobDelivery::Pending };
                 let change = JobRunChange {
                     session: end.session,
                     ended: Some((end.state, crate::now())),
                     cost: Some(end.cost),
                     text: Some(cut(end.text)),
-                    delivery: Some(told),
+                    delivery: Some(delivery),
                 };
                 log.change_job_run(id, change).await.map_err(JobError::new)?;
                 Ok(())
@@ -176,15 +198,15 @@ impl ScheduledHandler {
                 Err(failure.error.planned(plan))
             }
         };
-        self.open().run = None;
-        // As it stands in the log: each time that it is told it is the same.
+        self.open().remove(&job.key);
+        // As it stands in the log: each delivery is the same.
         let run = log.job_runs(Some(&job.key), None, LOOKED).await.map_err(JobError::new)?;
         let run = run.into_iter().find(|run| run.id == id && run.delivery == JobDelivery::Pending);
         if let Some(run) = run.filter(|_| scheduled.target != JobTarget::Terminal) {
-            let told = self.tell(attempt, &run, cx).await;
-            match (&ended, told) {
-                (Ok(()), told) => told?,
-                // A failure is told once; the terminal has it then.
+            let delivered = self.deliver(attempt, &run, cx).await;
+            match (&ended, delivered) {
+                (Ok(()), delivered) => delivered?,
+                // A failure is delivered once; the terminal has it then.
                 (Err(_), Err(_)) if !cx.stop().is_cancelled() => {
                     log.change_job_run(id, delivery(JobDelivery::Failed)).await.map_err(JobError::new)?;
                 }
@@ -206,12 +228,12 @@ impl ScheduledHandler {
             ScheduledWork::Prompt(work) => {
                 let began = |session: Session| {
                     let name = session.view().session;
-                    self.open().session = Some(session);
+                    self.change_open(&attempt.job.key, |open| open.session = Some(session));
                     let change = JobRunChange { session: Some(name), ..JobRunChange::default() };
                     async move { log.change_job_run(id, change).await.map_err(JobError::new) }
                 };
                 let done = prompt::run(&self.home, work, spent, cx.stop(), began).await;
-                self.open().session = None;
+                self.change_open(&attempt.job.key, |open| open.session = None);
                 done
             }
             ScheduledWork::BuiltIn { name, arguments } => {
@@ -223,8 +245,8 @@ impl ScheduledHandler {
         }
     }
 
-    /// Records a failure. Where the job is not tried again for this time, its target is to be told; of the same failure at
-    /// one time after the other only once.
+    /// Records a failure. Where the job is not tried again for this time, its target gets it; the same failure at one time
+    /// after the other only once.
     async fn end_failed(
         &self,
         attempt: &Attempt<'_>,
@@ -240,9 +262,9 @@ impl ScheduledHandler {
         };
         let before = attempt.earlier.iter().find(|run| run.due != job.due && run.ended.is_some());
         let is_known = before.is_some_and(|run| run.state == JobRunState::Failed && run.text == text);
-        let tells = is_last && !is_known && attempt.scheduled.target != JobTarget::Nobody;
-        let told = if tells { JobDelivery::Pending } else { JobDelivery::Nothing };
-        self.end(attempt.log, (id, JobRunState::Failed), (text, cost), told).await
+        let delivers = is_last && !is_known && attempt.scheduled.target != JobTarget::Nobody;
+        let delivery = if delivers { JobDelivery::Pending } else { JobDelivery::Nothing };
+        self.end(attempt.log, (id, JobRunState::Failed), (text, cost), delivery).await
     }
 
     async fn end(
@@ -250,20 +272,21 @@ impl ScheduledHandler {
         log: &dyn JobRuns,
         (id, state): (u64, JobRunState),
         (text, cost): (String, f64),
-        told: JobDelivery,
+        delivery: JobDelivery,
     ) -> Result<(), JobError> {
         let ended = Some((state, crate::now()));
-        let (text, cost, delivery) = (Some(cut(text)), Some(cost), Some(told));
+        let (text, cost, delivery) = (Some(cut(text)), Some(cost), Some(delivery));
         let change = JobRunChange { session: None, ended, cost, text, delivery };
         log.change_job_run(id, change).await.map_err(JobError::new)
     }
 
     /// Gives the answer of a run to its target. Where that failed for good, or often enough, the job goes on with its next time.
-    async fn tell(&self, attempt: &Attempt<'_>, run: &JobRun, cx: &JobContext) -> Result<(), JobError> {
+    async fn deliver(&self, attempt: &Attempt<'_>, run: &JobRun, cx: &JobContext) -> Result<(), JobError> {
         let Attempt { job, scheduled, log, .. } = *attempt;
-        let told = cx.stop().run_until_cancelled(deliver::deliver(&self.home, &scheduled.target, run)).await;
-        let Some(told) = told else { return Err(JobError::new("the job was stopped")) };
-        let Err(failure) = told else {
+        let delivered =
+            cx.stop().run_until_cancelled(deliver::deliver(&self.home, &scheduled.target, run)).await;
+        let Some(delivered) = delivered else { return Err(JobError::new("the job was stopped")) };
+        let Err(failure) = delivered else {
             return log.change_job_run(run.id, delivery(JobDelivery::Done)).await.map_err(JobError::new);
         };
         let tries = job.attempts.saturating_sub(run.attempt).saturating_add(1);
@@ -288,7 +311,7 @@ impl ScheduledHandler {
     }
 
     async fn record_drop(&self, job: &Job, why: DropReason) -> Result<(), JobError> {
-        let OpenAttempt { run, session } = std::mem::take(&mut *self.open());
+        let OpenAttempt { run, session } = self.open().remove(&job.key).unwrap_or_default();
         let cost = match session {
             Some(session) => {
                 // There is no time for that when the program ends.
@@ -329,11 +352,15 @@ fn delivery(delivery: JobDelivery) -> JobRunChange {
 
 impl JobHandler for ScheduledHandler {
     fn kind(&self) -> &str {
-        SCHEDULED
+        self.kind
     }
 
     fn deadline(&self) -> Duration {
-        DEADLINE
+        self.deadline
+    }
+
+    fn at_once(&self) -> usize {
+        self.at_once
     }
 
     fn retry(&self, job: &Job, now: UnixMs) -> Option<JobFailurePlan> {

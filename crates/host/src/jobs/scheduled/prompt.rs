@@ -15,7 +15,7 @@ use crate::jobs::JobError;
 use crate::scheduled_job::PromptWork;
 use crate::{CallPrices, Failure, FailureKind, Home, OpenRequest, PermissionRequest, SessionTarget};
 
-/// Says the prompt in a new session, and waits until that is at rest. `spent`: what attempts before it cost. `began` is told the
+/// Sends the prompt in a new session, and waits until that is at rest. `spent`: what attempts before it cost. `began` gets the
 /// session once it is in the store.
 pub(super) async fn run<F: Future<Output = Result<(), JobError>>>(
     home: &Home,
@@ -64,11 +64,11 @@ pub(super) async fn run<F: Future<Output = Result<(), JobError>>>(
         }
     };
     let session = opened.opened.session;
-    let said = say(&session, work, stop, began).await;
+    let answered = ask(&session, work, stop, began).await;
     session.shutdown().await;
     // All that it spent, with its children.
     let cost = session.spent();
-    match said {
+    match answered {
         Ok(end) => Ok(WorkEnd { cost, ..end }),
         Err(failure) => Err(WorkFailure { cost, ..failure }),
     }
@@ -91,7 +91,7 @@ const fn is_final(kind: ModelErrorKind) -> bool {
     )
 }
 
-async fn say<F: Future<Output = Result<(), JobError>>>(
+async fn ask<F: Future<Output = Result<(), JobError>>>(
     session: &Session,
     work: &PromptWork,
     stop: &CancellationToken,

@@ -18,7 +18,7 @@ pub struct WorkEnd {
     pub session: Option<SessionId>,
     /// US dollars that it cost.
     pub cost: f64,
-    /// The answer, sealed. Nobody is told of an empty one.
+    /// The answer, sealed. An empty one is not delivered.
     pub text: String,
 }
 

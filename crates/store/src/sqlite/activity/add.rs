@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use quipu_dag::{Blob, Node};
-use quipu_protocol::{CallId, Content, Entry, Message, NodeId, ServerToolBlock, Usage};
+use quipu_protocol::{CallId, Content, Entry, Message, NodeId, Origin, ServerToolBlock, Usage};
 use quipu_transcript::{DecodedEntry, FileOpKind, decode, performed_file_ops};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::Deserialize;
@@ -20,6 +20,8 @@ use super::number;
 const NEAR: usize = 64;
 /// Nodes that are looked through for what the user said.
 const FAR: usize = 20_000;
+/// The purpose of sessions that jobs begin.
+const SCHEDULE: &str = "schedule";
 /// Nodes that are remembered within a step.
 const REMEMBERED: usize = 50_000;
 /// What a sum can be at most: additions never overflow.
@@ -139,6 +141,7 @@ impl<'a> Adder<'a> {
                     node.record.timestamp,
                     seq
                 ])?;
+                self.schedule(node, session)?;
             }
             "assistant" => self.answer(node, seq, session)?,
             "toolResult" => self.result(node, seq, session)?,
@@ -147,6 +150,20 @@ impl<'a> Adder<'a> {
                 self.states(node, seq, session, None, &decoded.step.files)?;
             }
             _ => self.other(node, seq, session)?,
+        }
+        Ok(())
+    }
+
+    /// What a job asked in a session of its own is the purpose of that session.
+    fn schedule(&self, node: &Node, session: i64) -> Outcome<()> {
+        if session == 0 || self.sign < 0 {
+            return Ok(());
+        }
+        let asked = self.decode(node, &["quipu"])?.step.provenance;
+        if asked.is_some_and(|asked| asked.origin == Origin::Schedule) {
+            self.connection
+                .prepare_cached("INSERT OR IGNORE INTO quipu_x_purpose VALUES (?1, ?2)")?
+                .execute(params![session, SCHEDULE])?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use super::failure::Outcome;
 use super::{places, rows};
 
 /// `quipu_x_use`, `quipu_x_tool`: sums by quarter hours; `purpose` is empty for answers, which have that of their session.
-/// `quipu_x_purpose`: what sessions were begun for by a runner. `quipu_x_touch`: files by session. `quipu_x_file`: changes by
+/// `quipu_x_purpose`: what sessions were begun for by a runner or a job. `quipu_x_touch`: files by session. `quipu_x_file`: changes by
 /// file, `seq` that of the answer (`call` which of its calls, or -1), `states` that of the node which says how the file was
 /// before and after. `quipu_x_state`: files before and after steps, those that put files back included; `seq` that of the
 /// node which says so. `quipu_x_held`: which of these hold a content. `quipu_x_tardy`: nodes that got their place after the

@@ -1,0 +1,188 @@
+//! Notes are indexed when a program has changed them, while a front that lives long has sessions with a memory.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use quipu_memory::MemoryPlace;
+use quipu_memory::search::{MemorySearch, NoteWatch};
+use quipu_seal::Sealer;
+use quipu_store::{Graph, WordVectors};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::Home;
+use crate::memory::{memory_home, memory_places, notebooks};
+
+/// How long after the first change of several all of them are indexed.
+const GATHER: Duration = Duration::from_millis(100);
+/// How long after a failure it is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
+/// The longest rest after work; it is as long as the work was.
+const REST: Duration = Duration::from_millis(500);
+/// How long the end of a front waits for the index.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Directories whose memories are watched at most.
+const MOST: usize = 64;
+
+/// What sessions search, for whoever watches it. Clones of a home have the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WatchedMemories(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// By the directory of the sessions.
+    searches: Mutex<BTreeMap<PathBuf, WatchedSearch>>,
+    is_new: Notify,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WatchedMemories")
+    }
+}
+
+/// How the sessions of a directory search.
+#[derive(Clone)]
+struct WatchedSearch {
+    /// Those of its sessions: none is held open.
+    stores: Vec<Weak<dyn Graph>>,
+    sealer: Arc<Sealer>,
+    words: Option<Arc<dyn WordVectors>>,
+}
+
+impl WatchedMemories {
+    fn searches(&self) -> MutexGuard<'_, BTreeMap<PathBuf, WatchedSearch>> {
+        self.0.searches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Has the notes that are open in a directory indexed whenever they change: as `search` does it, while somebody has the store
+/// open. Nothing happens where no front watches.
+pub fn watch_memory(
+    home: &Home,
+    cwd: &Path,
+    store: &Arc<dyn Graph>,
+    sealer: &Arc<Sealer>,
+    search: &MemorySearch,
+) {
+    let mut searches = home.watched.searches();
+    if searches.len() >= MOST && !searches.contains_key(cwd) {
+        return;
+    }
+    let mut stores = searches.remove(cwd).map(|search| search.stores).unwrap_or_default();
+    let is_known = stores.iter().any(|known| known.ptr_eq(&Arc::downgrade(store)));
+    stores.retain(|store| store.strong_count() > 0);
+    stores.push(Arc::downgrade(store));
+    let watched = WatchedSearch { stores, sealer: sealer.clone(), words: search.words().cloned() };
+    searches.insert(cwd.to_path_buf(), watched);
+    drop(searches);
+    if !is_known {
+        home.watched.0.is_new.notify_one();
+    }
+}
+
+/// Until `stop` is cancelled. There is no thread, and nothing wakes, before a session has a memory.
+pub(crate) async fn watch_memories(home: &Home, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = home.watched.0.is_new.notified() => {}
+        }
+        let (watch_home, ends) = (home.clone(), stop.clone());
+        // Files are read there: no turn waits for them.
+        let mut work = tokio::task::spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(watch(&watch_home, &ends));
+            Ok::<_, std::io::Error>(())
+        });
+        let ended = tokio::select! {
+            ended = &mut work => ended,
+            () = stop.cancelled() => match tokio::time::timeout(PATIENCE, &mut work).await {
+                Ok(ended) => ended,
+                Err(_) => return,
+            },
+        };
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => home.warn(format!("Changes of notes are not watched: {error}.")),
+            Err(_) => home
+                .warn("The watch of notes panicked, which is a bug; it starts again with the next session."),
+        }
+    }
+}
+
+/// The searches over memories that are on.
+fn searches(home: &Home) -> Vec<(PathBuf, MemorySearch)> {
+    let mut watched = home.watched.searches();
+    let mut found = Vec::new();
+    watched.retain(|cwd, search| {
+        let Some(store) = search.stores.iter().find_map(Weak::upgrade) else { return false };
+        // What cannot be read now may be read later.
+        let Ok(books) = notebooks(home, &store, &search.sealer, cwd) else { return true };
+        if books.is_empty() {
+            return false;
+        }
+        let index = MemorySearch::new(memory_home(home), store, books, search.sealer.clone());
+        found.push((cwd.clone(), index.with_words(search.words.clone())));
+        true
+    });
+    found
+}
+
+/// Until nothing is left to watch, or `stop` is cancelled.
+async fn watch(home: &Home, stop: &CancellationToken) {
+    let mut notes = NoteWatch::default();
+    let mut reported: Option<String> = None;
+    loop {
+        let began = Instant::now();
+        // Before anything is indexed: what changes from here on is noticed.
+        let places = places(home);
+        notes.watch(&places, std::slice::from_ref(&home.dir));
+        let searches = searches(home);
+        if searches.is_empty() && home.watched.searches().is_empty() {
+            return;
+        }
+        let mut failed = None;
+        let work = async {
+            for (_, search) in &searches {
+                if let Err(error) = search.index_notes().await {
+                    failed = Some(error.to_string());
+                }
+            }
+        };
+        if stop.run_until_cancelled(work).await.is_none() {
+            return;
+        }
+        // No store is held open meanwhile.
+        drop(searches);
+        if failed.is_some() && failed != reported {
+            let why = failed.clone().unwrap_or_default();
+            home.warn(format!("Notes that changed are not indexed now: {why}. The next search tries again."));
+        }
+        let again = failed.as_ref().map_or(Duration::MAX, |_| AGAIN);
+        reported = failed;
+        let woken = async {
+            // At most half of the time, however much changes.
+            tokio::time::sleep(began.elapsed().min(REST)).await;
+            tokio::select! {
+                () = notes.changed() => tokio::time::sleep(GATHER).await,
+                () = home.watched.0.is_new.notified() => {}
+                () = tokio::time::sleep(again) => {}
+            }
+        };
+        if stop.run_until_cancelled(woken).await.is_none() {
+            return;
+        }
+    }
+}
+
+fn places(home: &Home) -> Vec<MemoryPlace> {
+    let directories: Vec<PathBuf> = home.watched.searches().keys().cloned().collect();
+    let mut places: Vec<MemoryPlace> =
+        directories.iter().flat_map(|cwd| memory_places(home, cwd).unwrap_or_default()).collect();
+    places.sort_by(|a, b| a.id.cmp(&b.id));
+    places.dedup();
+    places
+}
