@@ -43,7 +43,9 @@ mod waiting_list;
 
 pub use agents::*;
 pub use codex::is_program_context;
-pub use conversation::{ConversationDigest, LiveChange, LiveConversation, LiveEntry, LivePlan, live_session_id};
+pub use conversation::{
+    ConversationDigest, LiveChange, LiveConversation, LiveEntry, LivePlan, live_session_id,
+};
 pub use error::*;
 pub use import_cache::ImportCache;
 pub use pi::ImportOptions;

@@ -1,6 +1,6 @@
 //! A conversation into its session: what the store has of it stays where it is, and what is new becomes nodes.
 
-use quipu_archive::{ConversationDigest, LiveChange, LiveEntry, LiveConversation};
+use quipu_archive::{ConversationDigest, LiveChange, LiveConversation, LiveEntry};
 use quipu_protocol::{
     AssistantMessage, Entry, Epoch, Json, Message, NodeId, SessionId, SessionStart, StepInfo, UnixMs,
 };

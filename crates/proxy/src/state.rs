@@ -1,6 +1,6 @@
 //! Jumps of conversations, as the store has them: for who confirms them, and for who looks.
 
-use quipu_archive::{ConversationDigest, LiveEntry, LiveConversation};
+use quipu_archive::{ConversationDigest, LiveConversation, LiveEntry};
 use quipu_history::INCARNATE;
 use quipu_protocol::{Body, Content, Entry, Message, NodeId, SessionId, StepInfo, UnixMs, UserMessage};
 use quipu_store::{Action, Graph, Op, RefExpectation, RefMove, StoreError};

@@ -11,8 +11,8 @@ use quipu_protocol::{
 use quipu_store::{
     Action, ActionQuery, Commit, Fence, Graph, InboxItem, LineageEnd, Local as _, NewChunk, Op, OpenJump,
     Owner, Piece, ReadModel as _, ReadParts, RefExpectation, RefMove, RefName, ReflogQuery, Reservation,
-    ReserveId, ReserveRequest, Resolution, Scope, Seq, SeriesChunk, SessionQuery, Spelling, SpellingKind, SqliteStore,
-    Step, StepCall, StepState, Store, StoreError, Upkeep, decode_all, decode_nodes,
+    ReserveId, ReserveRequest, Resolution, Scope, Seq, SeriesChunk, SessionQuery, Spelling, SpellingKind,
+    SqliteStore, Step, StepCall, StepState, Store, StoreError, Upkeep, decode_all, decode_nodes,
 };
 
 use quipu_transcript::Lookup as _;

@@ -216,7 +216,8 @@ fn long_requests_that_wait_are_bounded_together() {
     let codes: Vec<Value> = (0..count).map(|_| helper.answer()["error"]["code"].clone()).collect();
     assert!(codes[0] == "store" && codes.iter().all(Value::is_string), "{codes:?}");
     drop(lock);
-    let status = std::fs::read_to_string(format!("/proc/{}/status", helper.process.running.child.id())).unwrap();
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", helper.process.running.child.id())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(peak < 400_000, "{peak} kB");
