@@ -12,6 +12,7 @@ pub mod chatgpt;
 pub mod claude_ai;
 pub mod claude_code;
 pub mod codex;
+mod conversation;
 pub mod copilot;
 mod cut;
 mod error;
@@ -25,7 +26,6 @@ mod key;
 mod ledger;
 mod lineages;
 mod lines;
-mod live;
 pub mod openclaw;
 pub mod opencode;
 mod packed;
@@ -43,9 +43,11 @@ mod waiting_list;
 
 pub use agents::*;
 pub use codex::is_program_context;
+pub use conversation::{
+    ConversationDigest, LiveChange, LiveConversation, LiveEntry, LivePlan, live_session_id,
+};
 pub use error::*;
 pub use import_cache::ImportCache;
-pub use live::{ConversationDigest, LiveChange, LiveEntry, LivePlan, LiveSession, live_session_id};
 pub use pi::ImportOptions;
 pub use repair::*;
 pub use report::*;

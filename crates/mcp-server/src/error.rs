@@ -1,6 +1,7 @@
 //! What goes wrong, for the model that called a tool and for whoever started the server.
 
 use quipu_history::{NodeNameError, RecallError};
+use quipu_loopback::ListenError;
 use quipu_store::StoreError;
 use rmcp::ErrorData;
 
@@ -22,6 +23,15 @@ pub enum ServeError {
     /// The network failed.
     #[error(transparent)]
     Network(#[from] std::io::Error),
+}
+
+impl From<ListenError> for ServeError {
+    fn from(error: ListenError) -> Self {
+        match error {
+            ListenError::NotLoopback(address) => Self::NotLoopback(address),
+            ListenError::Network(error) => Self::Network(error),
+        }
+    }
 }
 
 /// Why a call has no result. The model reads the words.

@@ -1,7 +1,6 @@
 //! A server on this machine's own network: streamable HTTP, each request for itself.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use quipu_loopback::LoopbackListener;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
@@ -83,15 +83,13 @@ pub async fn serve_http(
     access: Access,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
-    let address = listener.local_addr()?;
-    if !address.ip().is_loopback() {
-        return Err(ServeError::NotLoopback(address));
-    }
+    let listener = LoopbackListener::new(listener)?;
+    let hosts = listener.hosts();
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
-        .with_allowed_hosts(hosts(address))
-        .with_allowed_origins(hosts(address).into_iter().map(|host| format!("http://{host}")))
+        .with_allowed_origins(hosts.iter().map(|host| format!("http://{host}")))
+        .with_allowed_hosts(hosts)
         .enforce_origin_validation()
         .with_max_request_body_bytes(BODY)
         .with_cancellation_token(stop.child_token());
@@ -109,16 +107,8 @@ pub async fn serve_http(
             () = stop.cancelled() => break,
         };
         let Ok(place) = place else { break };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stop.cancelled() => break,
-        };
+        let Some(stream) = listener.accept(&stop).await else { break };
         while connections.try_join_next().is_some() {}
-        let Ok((stream, _)) = accepted else {
-            // The client is gone already, or the process has no descriptor left for a moment.
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            continue;
-        };
         let (service, access) = (service.clone(), access.clone());
         connections.spawn(async move {
             let answer = service_fn(move |request| {
@@ -139,12 +129,6 @@ pub async fn serve_http(
     }
     connections.shutdown().await;
     Ok(())
-}
-
-/// The names of the server in addresses, with its port.
-fn hosts(address: SocketAddr) -> Vec<String> {
-    let port = address.port();
-    ["localhost", "127.0.0.1", "[::1]"].iter().map(|host| format!("{host}:{port}")).collect()
 }
 
 async fn answered(service: &Service, access: &Access, request: Request<Incoming>) -> Answer {

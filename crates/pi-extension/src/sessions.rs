@@ -1,6 +1,8 @@
 //! Sessions of Pi that are open, and how their entries come into the graph.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +24,8 @@ const MOST: usize = 64;
 const OF_ONE_TURN: usize = 1_000;
 /// Why `PI_HEAD` moved, for the log of refs.
 const WHY: &str = "append";
+/// Bytes of a header that are read at most; a longer first line is taken for one.
+const HEADER: u64 = 1 << 20;
 
 /// An open session.
 pub(crate) struct SessionState {
@@ -231,7 +235,15 @@ impl SessionState {
         match (std::mem::replace(&mut self.seen, now), now) {
             (Some(before), Some(now)) => !now.continues(before),
             (Some(_), None) => true,
-            (None, _) => false,
+            // One that was made and removed between two looks was never seen: what Pi writes next has no header.
+            (None, Some(_)) => match begins_session(file, self.live.session()) {
+                Some(begins) => !begins,
+                None => {
+                    self.seen = None;
+                    false
+                }
+            },
+            (None, None) => false,
         }
     }
 
@@ -249,6 +261,17 @@ impl SessionState {
         let metadata = serde_json::json!({ "trigger": "human", "session": file }).to_string();
         Action { timestamp: now(), kind: "SESSION_SWITCH".into(), from, to, metadata: Some(metadata) }
     }
+}
+
+/// Whether a file begins with the header of this session; `None` while its first line is not whole.
+fn begins_session(file: &Path, session: &SessionId) -> Option<bool> {
+    let mut line = Vec::new();
+    BufReader::new(File::open(file).ok()?).take(HEADER).read_until(b'\n', &mut line).ok()?;
+    if line.last() != Some(&b'\n') {
+        return (line.len() as u64 == HEADER).then_some(true);
+    }
+    let header = std::str::from_utf8(&line).ok().and_then(|line| Json::parse(line.trim_end()).ok());
+    Some(header.and_then(|header| LiveSession::name_of(&header)).as_ref() == Some(session))
 }
 
 /// Moves `PI_HEAD`. What the program writes next follows it there.

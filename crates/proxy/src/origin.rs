@@ -1,20 +1,9 @@
 //! Who may ask: programs on this machine that mean this server, and no page of a browser.
 
-use std::net::SocketAddr;
-
 use http::header::{HOST, ORIGIN, UPGRADE};
 use http::{HeaderMap, Method, StatusCode, Uri};
 
 use crate::refusal::Refusal;
-
-/// The names of the server in addresses, with its port.
-pub(crate) fn hosts(address: SocketAddr) -> Vec<String> {
-    let port = address.port();
-    let mut names: Vec<String> =
-        ["localhost", "127.0.0.1", "[::1]"].iter().map(|host| format!("{host}:{port}")).collect();
-    names.push(address.to_string());
-    names
-}
 
 /// Refuses what no client of this server sends.
 pub(crate) fn check(

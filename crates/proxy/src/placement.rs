@@ -1,6 +1,6 @@
 //! A conversation into its session: what the store has of it stays where it is, and what is new becomes nodes.
 
-use quipu_archive::{ConversationDigest, LiveChange, LiveEntry, LiveSession};
+use quipu_archive::{ConversationDigest, LiveChange, LiveConversation, LiveEntry};
 use quipu_protocol::{
     AssistantMessage, Entry, Epoch, Json, Message, NodeId, SessionId, SessionStart, StepInfo, UnixMs,
 };
@@ -31,7 +31,7 @@ impl SessionOrigin {
 }
 
 /// How many of these items the session has: up to the last that is the end of a node.
-pub(crate) fn known(session: &LiveSession, items: &[Item]) -> usize {
+pub(crate) fn known(session: &LiveConversation, items: &[Item]) -> usize {
     let is_known = |item: &Item| item.counts && session.find(item.digest).is_some();
     items.iter().rposition(is_known).map_or(0, |at| at + 1)
 }
@@ -39,7 +39,7 @@ pub(crate) fn known(session: &LiveSession, items: &[Item]) -> usize {
 /// Adds what is new of a conversation that goes on from `after`; the node at its end, and the digest there.
 pub(crate) fn place(
     change: &mut LiveChange<'_>,
-    session: &LiveSession,
+    session: &LiveConversation,
     origin: &SessionOrigin,
     (after, items): (ConversationDigest, &[Item]),
     model: &AssistantMessage,

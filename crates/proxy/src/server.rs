@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use quipu_loopback::{ListenError, LoopbackListener};
 use quipu_store::StoreError;
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -17,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 use crate::activity::Activity;
 use crate::forward::Forwarder;
 use crate::limits::ProxyLimits;
-use crate::origin::hosts;
 use crate::recorder::{ProxyCounts, Recorder, RecorderOptions};
 use crate::upstream::{UpstreamError, Upstreams};
 
@@ -57,6 +57,15 @@ pub enum ProxyError {
     Store(#[from] StoreError),
 }
 
+impl From<ListenError> for ProxyError {
+    fn from(error: ListenError) -> Self {
+        match error {
+            ListenError::NotLoopback(address) => Self::NotLoopback(address),
+            ListenError::Network(error) => Self::Network(error),
+        }
+    }
+}
+
 /// Serves clients on a listener of a loopback address until `stop` is cancelled; what was kept then, and what was not.
 ///
 /// # Errors
@@ -66,30 +75,19 @@ pub async fn serve(
     listener: TcpListener,
     stop: CancellationToken,
 ) -> Result<ProxyCounts, ProxyError> {
-    let address = listener.local_addr()?;
-    if !address.ip().is_loopback() {
-        return Err(ProxyError::NotLoopback(address));
-    }
+    let listener = LoopbackListener::new(listener)?;
     let ProxyOptions { upstreams, recorder, limits } = options;
-    upstreams.check(address)?;
+    upstreams.check(listener.address())?;
     let upstreams = Arc::new(upstreams);
     let recorder = Recorder::start(recorder, Arc::clone(&upstreams))?;
     let forwarder =
-        Arc::new(Forwarder::new(upstreams, hosts(address), limits, recorder.handle(), stop.clone()));
+        Arc::new(Forwarder::new(upstreams, listener.hosts(), limits, recorder.handle(), stop.clone()));
     let places = Arc::new(Semaphore::new(limits.connections));
     let mut connections = JoinSet::new();
     let mut open: Vec<Weak<Activity>> = Vec::new();
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stop.cancelled() => break,
-        };
+        let Some(stream) = listener.accept(&stop).await else { break };
         while connections.try_join_next().is_some() {}
-        let Ok((stream, _)) = accepted else {
-            // The client is gone already, or the process has no descriptor left for a moment.
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            continue;
-        };
         let place = tokio::select! {
             place = place(&places, &mut open) => place,
             () = stop.cancelled() => break,

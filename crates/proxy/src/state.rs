@@ -1,6 +1,6 @@
 //! Jumps of conversations, as the store has them: for who confirms them, and for who looks.
 
-use quipu_archive::{ConversationDigest, LiveEntry, LiveSession};
+use quipu_archive::{ConversationDigest, LiveConversation, LiveEntry};
 use quipu_history::INCARNATE;
 use quipu_protocol::{Body, Content, Entry, Message, NodeId, SessionId, StepInfo, UnixMs, UserMessage};
 use quipu_store::{Action, Graph, Op, RefExpectation, RefMove, StoreError};
@@ -143,7 +143,7 @@ pub async fn confirm(store: &dyn Graph, id: &str) -> Result<Confirmation, StateE
     let ((agent, session), asked) = meant(id, asked.collect(), |((_, session), asked)| {
         [Some(asked.id.as_str()), Some(session.as_str())]
     })?;
-    let mut live = LiveSession::load(store, &agent, &session).await?;
+    let mut live = LiveConversation::load(store, &agent, &session).await?;
     let edit = Edit {
         keep: asked.keep.clone(),
         cut: asked.question.clone(),
@@ -179,7 +179,7 @@ pub async fn release(store: &dyn Graph, id: &str) -> Result<SessionId, StateErro
 /// target is not there.
 pub(crate) async fn confirmation(
     store: &dyn Graph,
-    live: &mut LiveSession,
+    live: &mut LiveConversation,
     asked: &AskedJump,
     edit: Edit,
 ) -> Result<Option<NodeId>, StoreError> {

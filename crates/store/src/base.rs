@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_dag::{Blob, Node};
@@ -11,7 +10,7 @@ use quipu_protocol::{BlobId, ChunkId, NodeId, SessionId};
 
 use crate::{
     ActionQuery, Commit, Edge, Fence, Head, LineageEnd, LoggedAction, OpenWork, Owner, RefName, Reservation,
-    ReserveRequest, StoreError,
+    ReserveRequest, SeriesChunk, StoreError,
 };
 
 /// What every operation returns. Runs on any executor: the work is done by threads of the store.
@@ -54,28 +53,28 @@ pub trait Store: Send + Sync + 'static {
     fn chunk(&self, id: ChunkId, bytes: Range<u64>) -> Fut<'_, Vec<u8>>;
 
     /// Whole chunks, each checked against its id: as many of the first as have `most` bytes together, one at least.
-    /// `None` for one that cannot be read; [`chunk`](Self::chunk) says why. Quickest for states of one file, the newest
-    /// first: each is a small difference to the next.
+    /// `None` for one that cannot be read; [`chunk`](Self::chunk) says why. Made for states of one file, the newest
+    /// first: each is a small difference to the next, and is given as one.
     ///
     /// # Errors
     /// What concerns the whole store.
-    fn chunks<'a>(&'a self, ids: &'a [ChunkId], most: u64) -> Fut<'a, Vec<Option<Arc<[u8]>>>> {
+    fn chunk_series<'a>(&'a self, ids: &'a [ChunkId], most: u64) -> Fut<'a, Vec<Option<SeriesChunk>>> {
         Box::pin(async move {
             let (mut found, mut left) = (Vec::new(), most);
             for id in ids {
                 let bytes = match self.chunk(*id, 0..u64::MAX).await {
-                    Ok(bytes) => Some(Arc::from(bytes)),
+                    Ok(bytes) => Some(bytes),
                     Err(
                         StoreError::Missing { .. } | StoreError::Erased { .. } | StoreError::Corrupt { .. },
                     ) => None,
                     Err(error) => return Err(error),
                 };
-                let size = bytes.as_ref().map_or(0, |bytes: &Arc<[u8]>| bytes.len() as u64);
+                let size = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
                 if size > left && !found.is_empty() {
                     break;
                 }
                 left = left.saturating_sub(size);
-                found.push(bytes);
+                found.push(bytes.map(|bytes| SeriesChunk::Whole(bytes.into())));
             }
             Ok(found)
         })

@@ -21,6 +21,7 @@ mod recall;
 mod retention;
 mod revision;
 mod search;
+mod series;
 mod sqlite;
 mod upkeep;
 mod vectors;
@@ -45,6 +46,7 @@ pub use recall::*;
 pub use retention::*;
 pub use revision::*;
 pub use search::*;
+pub use series::*;
 pub use sqlite::{
     Delta, ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue, NodeHint, OpenOptions, OwnerDeathCheck,
     Salvage, SearchIndex, SqliteStore, StoreHolder, delta, network_file_system, salvage,

@@ -152,6 +152,11 @@ impl FakeServer {
         self.state.captured.borrow().clone()
     }
 
+    /// Forgets the requests so far: a long conversation is in each of them.
+    pub fn forget_requests(&self) {
+        self.state.captured.send_modify(Vec::clear);
+    }
+
     /// Waits until there were `count` requests, and gives all.
     pub async fn wait_for_requests(&self, count: usize) -> Vec<CapturedRequest> {
         let mut captured = self.state.captured.subscribe();

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -427,6 +427,46 @@ impl RunningCommand {
         assert!(!err.contains("panicked"), "{}: {err}", self.what);
         assert!(!err.contains(KEY), "the key is printed: {err}");
         CommandOutput { what: self.what, status, out: self.stdout.got, err }
+    }
+}
+
+/// A child process that reads and writes lines of JSON.
+pub(crate) struct JsonProcess {
+    pub(crate) running: RunningCommand,
+    /// `None` once it is closed, or somebody else writes to it.
+    pub(crate) input: Option<ChildStdin>,
+}
+
+impl JsonProcess {
+    pub(crate) fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::piped());
+        let mut running = RunningCommand::start(command);
+        let input = running.child.stdin.take();
+        Self { running, input }
+    }
+
+    /// Writes a line, JSON or not.
+    pub(crate) fn send(&mut self, line: &str) {
+        let input = self.input.as_mut().unwrap();
+        input.write_all(line.as_bytes()).and_then(|()| input.write_all(b"\n")).unwrap();
+    }
+
+    /// The next line that it writes.
+    pub(crate) fn next(&mut self) -> Value {
+        let line = self.running.line().unwrap_or_else(|| panic!("it ended: {}", self.running.so_far()));
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"))
+    }
+
+    /// Writes lines that say nothing until it stops reading, and waits for its end, its input open.
+    pub(crate) fn end_with_garbage(mut self) -> CommandOutput {
+        self.input.as_mut().unwrap().write_all("garbage\n".repeat(100_000).as_bytes()).ok();
+        self.running.wait()
+    }
+
+    /// Closes its input and waits for its end.
+    pub(crate) fn close(self) -> CommandOutput {
+        drop(self.input);
+        self.running.wait()
     }
 }
 

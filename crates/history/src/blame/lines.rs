@@ -21,6 +21,8 @@ pub(super) type Text = Arc<[usize]>;
 
 /// Bytes that are compared at once.
 const BLOCK: usize = 256;
+/// A mark of the byte order, which is no part of a text.
+const MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Bytes that two texts begin with.
 fn common_start(a: &[u8], b: &[u8]) -> usize {
@@ -48,8 +50,7 @@ pub(super) struct Book {
 /// The text that was read last: the next one differs in few lines from it, and only those are looked up.
 #[derive(Default)]
 struct LastText {
-    /// Without a mark of the byte order.
-    bytes: Arc<[u8]>,
+    bytes: Vec<u8>,
     /// Where each of its lines ends.
     ends: Vec<usize>,
     numbers: Vec<usize>,
@@ -66,50 +67,61 @@ struct Line {
 impl Book {
     /// The lines of a text. Line ends are no part of them, so that other line ends are no other lines.
     pub(super) fn text(&mut self, bytes: &[u8]) -> Text {
-        self.lines_of(bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes), &mut |_| ()).into()
+        self.lines_of(bytes, true).0.into()
     }
 
     /// The same for one that differs little from the last one asked so.
-    pub(super) fn next_text(&mut self, whole: &Arc<[u8]>) -> Text {
-        let whole = match whole.strip_prefix("\u{feff}".as_bytes()) {
-            Some(rest) => Arc::from(rest),
-            None => Arc::clone(whole),
-        };
-        let bytes: &[u8] = &whole;
-        let last = std::mem::take(&mut self.last);
-        let same = common_start(&last.bytes, bytes);
-        let mut first = last.ends.partition_point(|end| *end <= same);
+    pub(super) fn next_text(&mut self, bytes: &[u8]) -> Text {
+        let prefix = common_start(&self.last.bytes, bytes);
+        let suffix = common_end(&self.last.bytes[prefix..], &bytes[prefix..]);
+        self.changed(prefix, suffix, &bytes[prefix..bytes.len() - suffix])
+    }
+
+    /// The same for one that is the last one but for the bytes between the first `prefix` and the last `suffix` ones; `None`
+    /// where the last one has not so many.
+    pub(super) fn changed_text(&mut self, prefix: usize, suffix: usize, middle: &[u8]) -> Option<Text> {
+        let fits = prefix.checked_add(suffix).is_some_and(|kept| kept <= self.last.bytes.len());
+        fits.then(|| self.changed(prefix, suffix, middle))
+    }
+
+    fn changed(&mut self, prefix: usize, suffix: usize, middle: &[u8]) -> Text {
+        let mut last = std::mem::take(&mut self.last);
+        let (before, end) = (last.bytes.len(), last.bytes.len() - suffix);
+        let mut first = last.ends.partition_point(|end| *end <= prefix);
         if first == last.ends.len() && last.bytes.last() != Some(&b'\n') {
             // The last line goes on in the other text.
             first = first.saturating_sub(1);
         }
         let from = first.checked_sub(1).map_or(0, |at| last.ends[at]);
-        let alike = last.bytes.len() - common_end(&last.bytes[from..], &bytes[from..]);
         // Lines behind a line end that both share.
-        let behind = (last.ends.partition_point(|end| *end <= alike) + 1).min(last.ends.len());
-        let tail = behind.checked_sub(1).map_or(0, |at| last.bytes.len() - last.ends[at]);
-        let (mut ends, mut numbers) = (last.ends[..first].to_vec(), last.numbers[..first].to_vec());
-        let mut at = from;
-        numbers.extend(self.lines_of(&bytes[from..bytes.len() - tail], &mut |size| {
-            at += size;
-            ends.push(at);
-        }));
-        ends.extend(last.ends[behind..].iter().map(|end| bytes.len() - (last.bytes.len() - end)));
-        numbers.extend_from_slice(&last.numbers[behind..]);
-        let text = Text::from(&*numbers);
-        self.last = LastText { bytes: whole, ends, numbers };
+        let behind = (last.ends.partition_point(|place| *place <= end) + 1).min(last.ends.len());
+        let tail = behind.checked_sub(1).map_or(0, |at| before - last.ends[at]);
+        last.bytes.splice(prefix..end, middle.iter().copied());
+        let now = last.bytes.len();
+        let (numbers, ends) = self.lines_of(&last.bytes[from..now - tail], from == 0);
+        let after = first + ends.len();
+        last.numbers.splice(first..behind, numbers);
+        last.ends.splice(first..behind, ends.into_iter().map(|end| from + end));
+        if now != before {
+            last.ends[after..].iter_mut().for_each(|end| *end = *end + now - before);
+        }
+        let text = Text::from(&*last.numbers);
+        self.last = last;
         text
     }
 
-    /// The lines of these bytes; `each` gets the bytes of each with its end.
-    fn lines_of(&mut self, bytes: &[u8], each: &mut dyn FnMut(usize)) -> Vec<usize> {
-        let mut numbers = Vec::new();
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            each(line.len());
+    /// The lines of these bytes, and where each ends; `begins` where a text begins with them, maybe with a mark of the byte
+    /// order.
+    fn lines_of(&mut self, bytes: &[u8], begins: bool) -> (Vec<usize>, Vec<usize>) {
+        let mark = if begins && bytes.starts_with(MARK) { MARK.len() } else { 0 };
+        let (mut numbers, mut ends, mut at) = (Vec::new(), Vec::new(), mark);
+        for line in bytes[mark..].split_inclusive(|byte| *byte == b'\n') {
+            at += line.len();
+            ends.push(at);
             let line = line.strip_suffix(b"\n").unwrap_or(line);
             numbers.push(self.number(line.strip_suffix(b"\r").unwrap_or(line)));
         }
-        numbers
+        (numbers, ends)
     }
 
     fn number(&mut self, line: &[u8]) -> usize {
@@ -144,6 +156,11 @@ impl Book {
     /// Letters and digits of these lines.
     pub(super) fn letters(&self, lines: &[usize]) -> usize {
         lines.iter().filter_map(|number| self.lines.get(*number)).map(|line| line.letters).sum()
+    }
+
+    /// Whether no line of a text has a letter or a digit.
+    pub(super) fn is_blank(&self, text: &[usize]) -> bool {
+        text.iter().all(|number| self.lines.get(*number).is_none_or(|line| line.letters == 0))
     }
 
     fn indent(&self, number: usize) -> Option<usize> {
@@ -339,6 +356,7 @@ mod tests {
     use super::*;
 
     fn lines_of(text: &str) -> Vec<&str> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = text.split_inclusive('\n').map(|line| line.strip_suffix('\n').unwrap_or(line));
         lines.map(|line| line.strip_suffix('\r').unwrap_or(line)).collect()
     }
@@ -347,8 +365,9 @@ mod tests {
         /// What is taken over from the text before is what would be read anew.
         #[test]
         fn texts_that_differ_little_have_their_own_lines(
-            texts in proptest::collection::vec("([ab]{0,2}\r?\n){0,6}[ab]{0,2}", 1..6),
+            texts in proptest::collection::vec("\u{feff}?([ab]{0,2}\r?\n){0,6}[ab]{0,2}", 1..6),
             long in proptest::collection::vec((0_usize..40, "[ab\n]{0,3}"), 0..5),
+            shared in 0_usize..5,
         ) {
             let mut texts = texts;
             let mut all: String = (0..40).map(|at| format!("line number {at} of a text of several blocks\n")).collect();
@@ -357,13 +376,24 @@ mod tests {
                 all.insert_str(at * 30, &new);
                 texts.push(all.clone());
             }
-            let mut book = Book::default();
+            let mut books = [Book::default(), Book::default()];
+            let mut last: &[u8] = &[];
             for text in &texts {
-                let numbers = book.next_text(&Arc::from(text.as_bytes()));
-                let found: Vec<&[u8]> = numbers.iter().map(|number| book.line(*number)).collect();
+                let bytes = text.as_bytes();
+                let whole = books[0].next_text(bytes);
+                // Less than both share is a difference as well.
+                let prefix = common_start(last, bytes) * shared / 4;
+                let suffix = common_end(&last[prefix..], &bytes[prefix..]) * shared / 4;
+                let middle = &bytes[prefix..bytes.len() - suffix];
+                let changed = books[1].changed_text(prefix, suffix, middle).unwrap();
+                last = bytes;
                 let wanted: Vec<&[u8]> = lines_of(text).into_iter().map(str::as_bytes).collect();
-                prop_assert_eq!(found, wanted);
+                for (book, numbers) in books.iter().zip([whole, changed]) {
+                    let found: Vec<&[u8]> = numbers.iter().map(|number| book.line(*number)).collect();
+                    prop_assert_eq!(&found, &wanted);
+                }
             }
+            prop_assert!(books[1].changed_text(last.len(), 1, b"").is_none());
         }
     }
 }

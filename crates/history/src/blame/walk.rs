@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Entry, FileState, NodeId, SessionId, UnixMs};
-use quipu_store::{CHANGES, FileChange, FileStep, FileStepQuery, FileSteps, Graph, StoreError, decode_nodes};
+use quipu_store::{
+    CHANGES, FileChange, FileStep, FileStepQuery, FileSteps, Graph, SeriesChunk, StoreError, decode_nodes,
+};
 use quipu_transcript::{Change, FileOpKind, absolute_path, file_ops};
 use sha2::{Digest as _, Sha256};
 
-use self::ahead::StatePrefetch;
+use self::ahead::{AnswerPrefetch, StatePrefetch};
 use self::sources::{copies_only, words};
 use super::calls::claims;
 use super::lines::{Book, Text};
@@ -24,13 +26,13 @@ const LIKE: (usize, usize) = (1, 8);
 /// In the same file.
 const REPEATED: (usize, usize) = (3, 40);
 /// States of a file that are read together: at first, since what is older may not matter, and at most.
-const TOGETHER: (usize, usize) = (4, 16);
-/// Bytes of these at most.
-const TOGETHER_BYTES: u64 = 2 << 20;
+const TOGETHER: (usize, usize) = (4, 32);
+/// Bytes of these at most, where they differ in all.
+const TOGETHER_BYTES: u64 = 4 << 20;
 /// Answers that are read together.
 const ANSWERS: usize = 64;
 /// States whose lines are held at most: more than are read together, twice.
-const HELD: usize = 48;
+const HELD: usize = 80;
 
 /// Whose a line is.
 #[derive(Debug, Clone)]
@@ -113,8 +115,9 @@ pub(super) struct Walk<'a> {
     /// States that were asked for together with others, and how many are the next time.
     asked: HashSet<ChunkId>,
     together: usize,
-    /// States that are read while others are looked at.
+    /// States that are read while others are looked at, and answers.
     ahead: Option<StatePrefetch<'a>>,
+    answers_ahead: Option<AnswerPrefetch<'a>>,
     chains: Vec<Arc<Chain>>,
     by_path: HashMap<String, usize>,
     prompts: HashMap<NodeId, Arc<[FileStep]>>,
@@ -141,6 +144,7 @@ impl<'a> Walk<'a> {
             asked: HashSet::new(),
             together: TOGETHER.0,
             ahead: None,
+            answers_ahead: None,
             chains: Vec::new(),
             by_path: HashMap::new(),
             prompts: HashMap::new(),
@@ -160,7 +164,7 @@ impl<'a> Walk<'a> {
         paths: &[String],
         bytes: &[u8],
     ) -> Result<Vec<Attribution>, StoreError> {
-        let text = self.book.next_text(&Arc::from(bytes));
+        let text = self.book.next_text(bytes);
         let content = ChunkId(Sha256::digest(bytes).into());
         self.texts.insert(content, Some(text.clone()));
         let chain = self.chain(paths.to_vec()).await?;
@@ -239,6 +243,9 @@ impl<'a> Walk<'a> {
 
     /// Reads states of a file together, where one around an event is needed: backwards from it, as they are looked at.
     async fn read_together(&mut self, chain: &Chain, at: usize) -> Result<(), StoreError> {
+        if let Some(answers) = &mut self.answers_ahead {
+            answers.reading.advance();
+        }
         let states =
             chain.events.get(..=at).unwrap_or_default().iter().rev().filter_map(|event| match event {
                 Event::Step(step) => Some([step.after.content(), step.before.content()]),
@@ -273,15 +280,23 @@ impl<'a> Walk<'a> {
         let rest: Vec<ChunkId> = rest.take(self.together).collect();
         if !rest.is_empty() {
             let mut next = StatePrefetch::new(self.store, rest);
-            next.begin();
+            next.reading.advance();
             self.ahead = Some(next);
         }
         for (id, bytes) in wanted.into_iter().zip(found) {
             self.asked.insert(id);
             // Why one cannot be read is an error where it is needed.
-            if let Some(bytes) = bytes {
-                let text = self.book.next_text(&bytes);
-                self.hold(id, Some(text));
+            let is_change = matches!(bytes, Some(SeriesChunk::Changed { .. }));
+            let text = bytes.and_then(|bytes| match bytes {
+                SeriesChunk::Whole(bytes) => Some(self.book.next_text(&bytes)),
+                SeriesChunk::Changed { prefix, suffix, middle } => {
+                    self.book.changed_text(prefix, suffix, &middle)
+                }
+            });
+            match text {
+                Some(text) => self.hold(id, Some(text)),
+                None if is_change => break,
+                None => {}
             }
         }
         Ok(())
@@ -294,28 +309,44 @@ impl<'a> Walk<'a> {
             Event::Reported(_) => true,
         };
         let steps = chain.events.get(..=at).unwrap_or_default();
-        if steps.iter().rev().take(self.together).all(is_known) {
-            return Ok(());
+        if !steps.iter().rev().take(self.together).all(is_known)
+            && let Some(ids) = self.unread_answers(steps)
+        {
+            let ahead = self.answers_ahead.take().filter(|ahead| ahead.ids == ids);
+            let ahead = ahead.unwrap_or_else(|| AnswerPrefetch::new(self.store, ids));
+            let found = ahead.reading.await?;
+            self.entries.extend(found.into_iter().map(|(node, entry)| (node, Some(Arc::new(entry)))));
+            for id in ahead.ids {
+                self.entries.entry(id).or_insert(None);
+            }
         }
-        let steps = steps.iter().rev().take(ANSWERS);
-        let mut ids: Vec<NodeId> = steps
+        // Far back, the store reads the next ones meanwhile.
+        if self.together == TOGETHER.1
+            && self.answers_ahead.is_none()
+            && let Some(ids) = self.unread_answers(steps)
+        {
+            let mut next = AnswerPrefetch::new(self.store, ids);
+            next.reading.advance();
+            self.answers_ahead = Some(next);
+        }
+        Ok(())
+    }
+
+    /// The answers that come next and were not read yet, going back from the end of these events.
+    fn unread_answers(&self, events: &[Event]) -> Option<Vec<NodeId>> {
+        let mut ids: Vec<NodeId> = events
+            .iter()
+            .rev()
             .filter_map(|event| match event {
                 Event::Step(step) => step.answer,
                 Event::Reported(_) => None,
             })
             .filter(|answer| !self.entries.contains_key(answer))
+            .take(ANSWERS)
             .collect();
         ids.sort_unstable();
         ids.dedup();
-        if ids.is_empty() {
-            return Ok(());
-        }
-        let nodes: Vec<_> = self.store.nodes(&ids).await?.into_iter().flatten().collect();
-        let decoded = decode_nodes(self.store, &nodes).await?;
-        for (node, decoded) in nodes.iter().zip(decoded) {
-            self.entries.insert(node.id, Some(Arc::new(decoded.entry)));
-        }
-        Ok(())
+        (!ids.is_empty()).then_some(ids)
     }
 
     async fn text(&mut self, content: ChunkId) -> Result<Option<Text>, StoreError> {
@@ -323,7 +354,7 @@ impl<'a> Walk<'a> {
             return Ok(known.clone());
         }
         let text = match self.store.chunk(content, 0..u64::MAX).await {
-            Ok(bytes) => Some(self.book.next_text(&bytes.into())),
+            Ok(bytes) => Some(self.book.next_text(&bytes)),
             Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => None,
             Err(error) => return Err(error),
         };

@@ -3,7 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
-use quipu_archive::{ConversationDigest, LiveSession};
+use quipu_archive::{ConversationDigest, LiveConversation};
 use quipu_protocol::{BlobId, ChunkId, NodeId, SessionId};
 use quipu_store::{Graph, LineageEnd, Resolution, Scope, StoreError};
 use quipu_transcript::extra_of;
@@ -26,7 +26,7 @@ pub(super) type Name = (String, SessionId);
 
 /// Where the store has a session, and what its last exchange looked like.
 pub(super) struct KnownSession {
-    pub(super) live: LiveSession,
+    pub(super) live: LiveConversation,
     pub(super) profile: Option<Profile>,
     /// The body that was kept last.
     pub(super) body: Option<ChunkId>,
@@ -96,7 +96,7 @@ impl KnownSessions {
         let known = match self.all.entry(name.clone()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                let live = LiveSession::load(store, &name.0, &name.1).await?;
+                let live = LiveConversation::load(store, &name.0, &name.1).await?;
                 let profile = profile(store, live.head()).await?;
                 place.insert(KnownSession { live, profile, body: None, used })
             }

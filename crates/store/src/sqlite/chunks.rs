@@ -1,7 +1,7 @@
 //! Plain bytes: kept whole, compressed, as a difference to other bytes, or in pieces.
 
+mod series;
 mod spliced;
-mod together;
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -9,14 +9,14 @@ use std::io::Read as _;
 use std::ops::Range;
 use std::sync::Arc;
 
-use flate2::read::DeflateDecoder;
+use flate2::bufread::DeflateDecoder;
 use flate2::{Compress, Compression, FlushCompress, Status};
 use quipu_protocol::ChunkId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use sha2::{Digest as _, Sha256};
 
+pub(super) use self::series::read_series;
 use self::spliced::SplicedBytes;
-pub(super) use self::together::read_together;
 use super::failure::{Failure, Outcome};
 use crate::{CHUNK_LIMIT, NewChunk, StoreError};
 

@@ -88,8 +88,8 @@ use crate::{
     FileActivity, FileChange, FileDropListener, FileStep, FileStepQuery, ForkPoint, Fut, Head, IndexBacklog,
     IndexedAnswer, Label, Landmark, LineageEnd, LoggedAction, LoggedMove, OpenWork, Owner, Piece,
     QUERY_LIMIT, ReadModel, ReadParts, RebuildBacklog, RebuildStart, RefName, ReflogQuery, Report,
-    Reservation, ReserveRequest, Resolution, Revision, Scope, SearchHits, SearchQuery, Seq, SessionActivity,
-    SessionQuery, SessionRow, Spelling, Store, StoreError, Upkeep, UsageQuery, UsageSum,
+    Reservation, ReserveRequest, Resolution, Revision, Scope, SearchHits, SearchQuery, Seq, SeriesChunk,
+    SessionActivity, SessionQuery, SessionRow, Spelling, Store, StoreError, Upkeep, UsageQuery, UsageSum,
 };
 
 /// Readers beside the writer.
@@ -548,11 +548,11 @@ impl Store for SqliteStore {
         }))
     }
 
-    fn chunks<'a>(&'a self, ids: &'a [ChunkId], most: u64) -> Fut<'a, Vec<Option<Arc<[u8]>>>> {
+    fn chunk_series<'a>(&'a self, ids: &'a [ChunkId], most: u64) -> Fut<'a, Vec<Option<SeriesChunk>>> {
         let ids = ids.to_vec();
         Box::pin(self.read(move |connection| {
             let _moment = connection.unchecked_transaction()?;
-            chunks::read_together(connection, &ids, most)
+            chunks::read_series(connection, &ids, most)
         }))
     }
 

@@ -11,8 +11,8 @@ use quipu_protocol::{
 use quipu_store::{
     Action, ActionQuery, Commit, Fence, Graph, InboxItem, LineageEnd, Local as _, NewChunk, Op, OpenJump,
     Owner, Piece, ReadModel as _, ReadParts, RefExpectation, RefMove, RefName, ReflogQuery, Reservation,
-    ReserveId, ReserveRequest, Resolution, Scope, Seq, SessionQuery, Spelling, SpellingKind, SqliteStore,
-    Step, StepCall, StepState, Store, StoreError, Upkeep, decode_all, decode_nodes,
+    ReserveId, ReserveRequest, Resolution, Scope, Seq, SeriesChunk, SessionQuery, Spelling, SpellingKind,
+    SqliteStore, Step, StepCall, StepState, Store, StoreError, Upkeep, decode_all, decode_nodes,
 };
 
 use quipu_transcript::Lookup as _;
@@ -852,22 +852,27 @@ async fn differences(store: &dyn Store) {
     // Many at once, in any order, with one that is not there; as many as fit, one at least.
     let mut ids: Vec<ChunkId> = bodies.iter().map(|body| chunk_id(body)).rev().collect();
     ids.insert(40, ChunkId([2; 32]));
-    let whole = |found: Vec<Option<Arc<[u8]>>>| -> Vec<Option<Vec<u8>>> {
-        found.into_iter().map(|bytes| bytes.map(|bytes| bytes.to_vec())).collect()
+    let whole = |found: Vec<Option<SeriesChunk>>| -> Vec<Option<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        let each = found.into_iter().map(|chunk| {
+            chunk.as_ref()?.apply(&mut bytes);
+            Some(bytes.clone())
+        });
+        each.collect()
     };
     let mut wanted: Vec<Option<Vec<u8>>> = bodies.iter().cloned().map(Some).rev().collect();
     wanted.insert(40, None);
     for _ in 0..2 {
-        assert!(whole(store.chunks(&ids, u64::MAX).await.unwrap()) == wanted);
+        assert!(whole(store.chunk_series(&ids, u64::MAX).await.unwrap()) == wanted);
         for (most, count) in
             [(0, 1), (wanted.iter().flatten().take(3).map(|bytes| bytes.len() as u64).sum(), 3)]
         {
-            assert!(whole(store.chunks(&ids, most).await.unwrap()) == wanted[..count], "{most}");
+            assert!(whole(store.chunk_series(&ids, most).await.unwrap()) == wanted[..count], "{most}");
         }
         ids.reverse();
         wanted.reverse();
     }
-    assert!(store.chunks(&[], 9).await.unwrap().is_empty());
+    assert!(store.chunk_series(&[], 9).await.unwrap().is_empty());
     // The same where it is known how much they share; the base of the first is not there.
     let mut base = (ChunkId([3; 32]), 0);
     for body in &mut bodies {

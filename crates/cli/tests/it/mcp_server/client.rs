@@ -1,10 +1,6 @@
 //! A client of the protocol over pipes.
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -13,14 +9,9 @@ use crate::support::*;
 /// The newest version with a handshake, and the one without.
 pub(super) const OLD: &str = "2025-11-25";
 pub(super) const NEW: &str = "2026-07-28";
-/// Longer than anything here takes.
-const LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) struct Client {
-    pub(super) child: Child,
-    pub(super) input: Option<ChildStdin>,
-    output: Receiver<Value>,
-    errors: Receiver<String>,
+    pub(super) process: JsonProcess,
     next: u64,
     has_session: bool,
     /// What the client says its roots are.
@@ -35,30 +26,7 @@ impl Client {
     pub(super) fn start_in(world: &World, dir: &Path, args: &[&str]) -> Self {
         let mut command = world.quipu(args);
         command.current_dir(dir);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let (lines, output) = channel();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        std::thread::spawn(move || {
-            for line in stdout.lines() {
-                let line = line.unwrap();
-                let message = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no message: {line}"));
-                if lines.send(message).is_err() {
-                    break;
-                }
-            }
-        });
-        let (words, errors) = channel();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        std::thread::spawn(move || {
-            for line in stderr.lines() {
-                if words.send(line.unwrap()).is_err() {
-                    break;
-                }
-            }
-        });
-        let input = child.stdin.take();
-        Self { child, input, output, errors, next: 0, has_session: false, roots: None }
+        Self { process: JsonProcess::start(command), next: 0, has_session: false, roots: None }
     }
 
     /// One that has begun a session of the newest version with a handshake.
@@ -80,9 +48,7 @@ impl Client {
     }
 
     pub(super) fn line(&mut self, line: &str) {
-        let input = self.input.as_mut().unwrap();
-        input.write_all(line.as_bytes()).unwrap();
-        input.write_all(b"\n").unwrap();
+        self.process.send(line);
     }
 
     pub(super) fn tell(&mut self, method: &str, params: &Value) {
@@ -108,13 +74,8 @@ impl Client {
 
     /// The next message that is no question of the server.
     pub(super) fn message(&mut self) -> Value {
-        let until = Instant::now() + LIMIT;
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let message = match self.output.recv_timeout(left) {
-                Ok(message) => message,
-                Err(error) => panic!("{error}: {:?}", self.errors.try_iter().collect::<Vec<_>>()),
-            };
+            let message = self.process.next();
             if message["method"] == "roots/list" {
                 let Some(roots) = self.roots.clone() else { continue };
                 let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "roots": roots } });
@@ -137,29 +98,17 @@ impl Client {
     }
 
     /// The next line for people.
-    pub(super) fn told(&self) -> String {
-        self.errors.recv_timeout(LIMIT).unwrap()
+    pub(super) fn notice(&mut self) -> String {
+        self.process.running.line_with("")
     }
 
-    /// Closes its end; the server ends with this code and says nothing more.
-    pub(super) fn ends(mut self, code: i32) -> Vec<String> {
-        drop(self.input.take());
-        let status = self.child.wait().unwrap();
-        let told: Vec<String> = self.errors.iter().collect();
-        assert_eq!(status.code(), Some(code), "{told:?}");
-        told
+    /// Closes its end; the server ends with this code.
+    pub(super) fn ends(self, code: i32) {
+        self.process.close().exits(code);
     }
 }
 
 /// The text of a result.
 pub(super) fn text(answer: &Value) -> String {
     answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {answer}")).to_owned()
-}
-
-impl Drop for Client {
-    /// A test that fails leaves no server behind.
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
 }

@@ -1,7 +1,5 @@
 //! Clients that do what none should.
 
-use std::io::Write as _;
-
 use serde_json::json;
 
 use super::client::{Client, text};
@@ -43,11 +41,7 @@ fn lines_that_are_no_messages_are_answered() {
 #[test]
 fn endless_garbage_ends_the_server() {
     let world = filled();
-    let mut client = Client::started(&world);
-    let input = client.input.as_mut().unwrap();
-    // It stops reading at some time.
-    input.write_all("garbage\n".repeat(100_000).as_bytes()).ok();
-    assert!(client.child.wait().unwrap().success());
+    Client::started(&world).process.end_with_garbage().ok();
     world.run(&["doctor"]).ok();
 }
 

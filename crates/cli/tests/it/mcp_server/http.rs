@@ -19,7 +19,11 @@ struct HttpServer {
 }
 
 fn served(world: &World) -> HttpServer {
-    let command = world.start(&["mcp", "serve", "--listen", "127.0.0.1:0"]);
+    served_at(world, "127.0.0.1:0")
+}
+
+fn served_at(world: &World, address: &str) -> HttpServer {
+    let command = world.start(&["mcp", "serve", "--listen", address]);
     let mut served = HttpServer { command: Some(command), address: String::new(), token: String::new() };
     let line = served.command.as_mut().unwrap().line_with("Serving");
     served.address = line.split("http://").nth(1).unwrap().split("/mcp").next().unwrap().to_owned();
@@ -107,6 +111,16 @@ fn both_generations_call_tools_over_http() {
         let found = served.asks(version, "tools/call", &call);
         assert!(found.to_string().contains("Blue paint it is."), "{found}");
     }
+    served.ends(Signal::SIGTERM, 143);
+}
+
+#[test]
+fn server_answers_by_the_address_that_it_listens_at() {
+    let world = filled();
+    let served = served_at(&world, "127.0.0.2:0");
+    assert!(served.address.starts_with("127.0.0.2:"), "{}", served.address);
+    let tools = served.asks(OLD, "tools/list", &json!({}));
+    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 5, "{tools}");
     served.ends(Signal::SIGTERM, 143);
 }
 

@@ -122,7 +122,7 @@ fn roots_that_lead_elsewhere_are_refused_with_a_line() {
             refused.contains("No root of the client can be used") && refused.contains(words),
             "{refused}"
         );
-        let told = client.told();
+        let told = client.notice();
         assert!(told.contains(words) && told.contains("is not used"), "{told}");
         // Beside one that is good, only that one counts.
         let mut client = with_roots(&world, &[address, root(&world, "a")]);

@@ -195,7 +195,7 @@ fn torn_file_is_restored_from_the_graph() {
 }
 
 #[test]
-fn file_that_is_removed_under_way_is_told_and_restored() {
+fn file_that_is_removed_under_way_is_reported_and_restored() {
     let Some(peer) = peer() else { return };
     let world = World::new([says("One."), says("Two."), says("Three.")]);
     install_helper(&world);

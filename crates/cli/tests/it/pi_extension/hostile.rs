@@ -1,51 +1,28 @@
 //! The helper, spoken to as the extension never does.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::io::Write as _;
 
 use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// Longer than anything here takes.
-const LIMIT: Duration = Duration::from_secs(60);
-
 struct Helper {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: Receiver<Value>,
+    process: JsonProcess,
     next: u64,
 }
 
 impl Helper {
     fn start(world: &World) -> Self {
-        let mut command = world.quipu(&["pi-helper"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let mut child = command.spawn().unwrap();
-        let (lines, output) = channel();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        std::thread::spawn(move || {
-            for line in stdout.lines() {
-                let line = line.unwrap();
-                let answer = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no answer: {line}"));
-                if lines.send(answer).is_err() {
-                    return;
-                }
-            }
-        });
-        let input = child.stdin.take();
-        Self { child, input, output, next: 0 }
+        Self { process: JsonProcess::start(world.quipu(&["pi-helper"])), next: 0 }
     }
 
     fn line(&mut self, line: &str) {
-        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+        self.process.send(line);
     }
 
-    fn answer(&self) -> Value {
-        self.output.recv_timeout(LIMIT).expect("the helper answers")
+    fn answer(&mut self) -> Value {
+        self.process.next()
     }
 
     fn send(&mut self, op: &str, mut request: Value) -> u64 {
@@ -63,9 +40,8 @@ impl Helper {
         answer
     }
 
-    fn ends(mut self) {
-        drop(self.input.take());
-        assert!(self.child.wait().unwrap().success());
+    fn ends(self) {
+        self.process.close().ok();
     }
 }
 
@@ -116,10 +92,7 @@ fn helper_answers_lines_that_are_no_requests() {
 #[test]
 fn helper_ends_with_endless_garbage() {
     let world = World::new([]);
-    let mut helper = Helper::start(&world);
-    // It stops reading at some time.
-    helper.input.as_mut().unwrap().write_all("garbage\n".repeat(100_000).as_bytes()).ok();
-    assert_eq!(helper.child.wait().unwrap().code(), Some(2));
+    Helper::start(&world).process.end_with_garbage().exits(2);
 }
 
 #[test]
@@ -228,7 +201,7 @@ fn long_requests_that_wait_are_bounded_together() {
     helper.ask("open", json!({ "header": header("s1") }));
     let lock = super::pi::lock_writes(&world);
     let count = 40;
-    let mut input = helper.input.take().unwrap();
+    let mut input = helper.process.input.take().unwrap();
     let writer = std::thread::spawn(move || {
         let text = "y".repeat(15 << 20);
         for number in 0..count {
@@ -243,11 +216,12 @@ fn long_requests_that_wait_are_bounded_together() {
     let codes: Vec<Value> = (0..count).map(|_| helper.answer()["error"]["code"].clone()).collect();
     assert!(codes[0] == "store" && codes.iter().all(Value::is_string), "{codes:?}");
     drop(lock);
-    let status = std::fs::read_to_string(format!("/proc/{}/status", helper.child.id())).unwrap();
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", helper.process.running.child.id())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(peak < 400_000, "{peak} kB");
-    helper.input = Some(writer.join().unwrap());
+    helper.process.input = Some(writer.join().unwrap());
     helper.ends();
 }
 
@@ -274,4 +248,38 @@ fn entries_twice_and_entries_too_late_are_told_apart() {
     let lines: Vec<String> = [header("s1")].iter().chain(&third).map(ToString::to_string).collect();
     let file = world.file("s1.jsonl", lines.join("\n") + "\n");
     super::pi::agrees_with_import(&world, "s1", &file);
+}
+
+/// Between two looks of the helper a file can be made and removed; what Pi writes then goes to one without a header.
+#[test]
+fn file_that_begins_without_its_header_is_reported_as_gone() {
+    let world = World::new([]);
+    let mut helper = Helper::start(&world);
+    let line = |value: &Value| format!("{value}\n");
+    let (first, second) = (entry(0, None, "a"), entry(1, Some(0), "b"));
+    for (session, begins, is_gone) in [
+        ("s1", line(&header("s1")), false),
+        ("s2", line(&first), true),
+        ("s3", line(&header("s1")), true),
+        ("s4", "nonsense\n".to_owned(), true),
+        // Still being written.
+        ("s5", String::new(), false),
+        ("s6", header("s6").to_string(), false),
+    ] {
+        let file = world.path(&format!("work/{session}.jsonl"));
+        helper.ask("open", json!({ "header": header(session), "file": file }));
+        let mut append = |at: usize, entries: &[&Value]| {
+            let request = json!({ "session": session, "first": at, "entries": entries, "leaf": null });
+            helper.ask("append", request)["result"]["file_is_gone"].clone()
+        };
+        assert_eq!(append(0, &[&first]), false, "{session}");
+        std::fs::write(&file, &begins).unwrap();
+        assert_eq!(append(1, &[&second]), is_gone, "{session}");
+        assert_eq!(append(2, &[]), false, "{session}");
+        if !begins.ends_with('\n') {
+            std::fs::write(&file, line(&first)).unwrap();
+            assert_eq!(append(2, &[]), true, "{session}");
+        }
+    }
+    helper.ends();
 }

@@ -1,6 +1,6 @@
 //! Entries come into the graph as they are made.
 
-use quipu_testkit::{Answer, Gate};
+use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::json;
 
 use super::pi::*;
@@ -155,22 +155,34 @@ fn identity_text_stays_with_its_session() {
 #[test]
 fn sessions_of_both_programs_stay_apart_in_one_store() {
     let Some(peer) = peer() else { return };
-    let rounds = if std::env::var_os("QUIPU_FULL").is_some() { 2_500 } else { 6 };
+    // Each prompt is four nodes: the prompt, a call, its result, the answer. Ours run beside those of Pi, several calls in a row.
+    let (rounds, together) = if std::env::var_os("QUIPU_FULL").is_some() { (250, 10) } else { (2, 3) };
     let world = World::new([]);
     install_helper(&world);
+    // Neither makes room in its context.
+    let models = world.path("home/.quipu/models.json");
+    let text = std::fs::read_to_string(&models).unwrap();
+    std::fs::write(&models, text.replace(":200000,", ":1000000000,")).unwrap();
     let mut pi = Pi::start(&peer, &world, &[]);
     let mut own: Option<String> = None;
     for round in 0..rounds {
-        world.server.push(bash("c1", "true"));
-        world.server.push(Answer::new().text(&format!("Pi {round}.")).reply());
-        pi.prompt(&format!("To Pi, {round}."));
-        world.server.push(bash("c1", "true"));
-        world.server.push(Answer::new().text(&format!("Quipu {round}.")).reply());
+        let ours = |reply: Reply| world.server.push(reply.only_for("To Quipu, "));
+        (1..2 * together).for_each(|at| ours(bash(&format!("c{at}"), &format!("true {at}"))));
+        ours(Answer::new().text(&format!("Quipu {round}.")).reply());
         let said = format!("To Quipu, {round}.");
-        match &own {
-            None => world.run(&["-p", &said]).ok(),
-            Some(id) => world.run(&["-p", "--session", id, &said]).ok(),
-        };
+        let running = RunningCommand::start(match &own {
+            None => world.quipu(&["-p", &said]),
+            Some(id) => world.quipu(&["-p", "--session", id, &said]),
+        });
+        for at in 0..together {
+            let theirs = |reply: Reply| world.server.push(reply.only_for("To Pi, "));
+            theirs(bash("c1", "true"));
+            theirs(Answer::new().text(&format!("Pi {round}.{at}.")).reply());
+            pi.prompt(&format!("To Pi, {round}.{at}."));
+        }
+        running.wait().ok();
+        // Each holds the whole session.
+        world.server.forget_requests();
         if own.is_none() {
             let rows = world.sessions();
             let row = rows.iter().find(|row| row["agent"] == "quipu").unwrap();
@@ -179,12 +191,17 @@ fn sessions_of_both_programs_stay_apart_in_one_store() {
     }
     let (session, file) = (pi.session(), pi.file());
     pi.close();
-    for (id, this, other) in [(&session, "Pi", "Quipu"), (own.as_ref().unwrap(), "Quipu", "Pi")] {
+    let own = own.unwrap();
+    let each = [(&session, "Pi", "Quipu", rounds * together), (&own, "Quipu", "Pi", rounds)];
+    for (id, this, other, prompts) in each {
         let shown = nodes(&world, id, &[]);
         let texts: Vec<String> = shown.iter().map(ToString::to_string).collect();
         assert!(!texts.iter().any(|text| text.contains(&format!("To {other},"))), "{texts:?}");
         let of_user = texts.iter().filter(|text| text.contains(&format!("To {this},"))).count();
-        assert_eq!(of_user, rounds, "{id}");
+        assert_eq!(of_user, prompts, "{id}");
+        let messages = ["user", "assistant", "toolResult"];
+        let steps = shown.iter().filter(|node| messages.contains(&node["role"].as_str().unwrap_or_default()));
+        assert_eq!(steps.count(), 4 * rounds * together, "{id}");
     }
     agrees_with_import(&world, &session, &file);
     world.run(&["doctor"]).ok();

@@ -1,54 +1,71 @@
-//! States of a file that the store reads while others are looked at.
+//! What the store reads while other things are looked at: states of a file, and the answers whose calls made them.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use quipu_protocol::ChunkId;
-use quipu_store::{Fut, Graph, StoreError};
+use quipu_protocol::{ChunkId, Entry, NodeId};
+use quipu_store::{Fut, Graph, SeriesChunk, StoreError};
 
 use super::TOGETHER_BYTES;
 
-type ChunkList = Vec<Option<Arc<[u8]>>>;
-
-/// A read under way.
+/// States that are read, or will be when somebody waits for them.
 pub(super) struct StatePrefetch<'a> {
     pub(super) ids: Vec<ChunkId>,
-    pub(super) reading: PendingRead<'a>,
-}
-
-/// What is read, or will be when somebody waits for it.
-pub(super) enum PendingRead<'a> {
-    Under(Fut<'a, ChunkList>),
-    Done(Result<ChunkList, StoreError>),
+    pub(super) reading: PendingRead<'a, Vec<Option<SeriesChunk>>>,
 }
 
 impl<'a> StatePrefetch<'a> {
     pub(super) fn new(store: &'a dyn Graph, ids: Vec<ChunkId>) -> Self {
         let wanted = ids.clone();
-        let reading = Box::pin(async move { store.chunks(&wanted, TOGETHER_BYTES).await });
+        let reading = Box::pin(async move { store.chunk_series(&wanted, TOGETHER_BYTES).await });
         Self { ids, reading: PendingRead::Under(reading) }
     }
+}
 
-    /// Lets the store begin, without waiting.
-    pub(super) fn begin(&mut self) {
-        if let PendingRead::Under(reading) = &mut self.reading {
+/// Answers that are read, or will be when somebody waits for them.
+pub(super) struct AnswerPrefetch<'a> {
+    pub(super) ids: Vec<NodeId>,
+    pub(super) reading: PendingRead<'a, Vec<(NodeId, Entry)>>,
+}
+
+impl<'a> AnswerPrefetch<'a> {
+    pub(super) fn new(store: &'a dyn Graph, ids: Vec<NodeId>) -> Self {
+        let wanted = ids.clone();
+        let reading = Box::pin(async move {
+            let nodes = store.nodes(&wanted).await?.into_iter().flatten().collect();
+            let decoded = store.decoded(nodes).await?;
+            Ok(decoded.into_iter().map(|(node, decoded)| (node.id, decoded.entry)).collect())
+        });
+        Self { ids, reading: PendingRead::Under(reading) }
+    }
+}
+
+/// A read under way, or its result.
+pub(super) enum PendingRead<'a, T> {
+    Under(Fut<'a, T>),
+    Done(Result<T, StoreError>),
+}
+
+impl<T> PendingRead<'_, T> {
+    /// Lets the store begin, or go on with the next step, without waiting.
+    pub(super) fn advance(&mut self) {
+        if let Self::Under(reading) = self {
             // Whoever waits later leaves a waker of its own.
             let mut context = Context::from_waker(Waker::noop());
             if let Poll::Ready(found) = reading.as_mut().poll(&mut context) {
-                self.reading = PendingRead::Done(found);
+                *self = Self::Done(found);
             }
         }
     }
 }
 
-impl Future for PendingRead<'_> {
-    type Output = Result<ChunkList, StoreError>;
+impl<T: Default + Unpin> Future for PendingRead<'_, T> {
+    type Output = Result<T, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
             Self::Under(reading) => reading.as_mut().poll(context),
-            Self::Done(found) => Poll::Ready(std::mem::replace(found, Ok(Vec::new()))),
+            Self::Done(found) => Poll::Ready(std::mem::replace(found, Ok(T::default()))),
         }
     }
 }

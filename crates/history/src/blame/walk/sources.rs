@@ -163,7 +163,7 @@ impl Walk<'_> {
         text: &Text,
         open: Open,
     ) -> Result<Open, StoreError> {
-        if open.is_empty() || self.book.letters(text) == 0 {
+        if open.is_empty() || self.book.is_blank(text) {
             return Ok(open);
         }
         let Some(asked) = step.asked else { return Ok(open) };

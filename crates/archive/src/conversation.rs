@@ -1,4 +1,4 @@
-//! Sessions of programs that are recorded while they run, such as through a proxy. They lie in the store as imported ones do:
+//! Conversations of programs that are recorded while they run, such as through a proxy. They lie in the store as imported ones do:
 //! a first node, items below it, `AGENT/SESSION` where the program stands and a ref at the end of each branch. Each node keeps
 //! a digest of the conversation up to it, so that the next request of the program finds its place, also after a restart.
 
@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use quipu_dag::sha256;
 use quipu_protocol::{BlobId, Entry, Json, NodeId, SessionId, SessionStart, StepInfo, UnixMs};
-use quipu_store::{Commit, Graph, LineageEnd, RefExpectation, RefMove, RefName, SessionQuery, StoreError};
+use quipu_store::{Commit, Graph, LineageEnd, RefMove, RefName, SessionQuery, StoreError};
 
 use crate::built_node::NodeParts;
 use crate::lineages;
@@ -69,7 +69,7 @@ pub struct LiveEntry {
 
 /// A session of another program, with what the store has of it.
 #[derive(Debug)]
-pub struct LiveSession {
+pub struct LiveConversation {
     agent: String,
     session: SessionId,
     base: Option<NodeId>,
@@ -85,7 +85,7 @@ pub fn live_session_id(id: &str) -> SessionId {
     lineages::session_id(id)
 }
 
-impl LiveSession {
+impl LiveConversation {
     /// A session as the store has it; an empty one where it has none.
     ///
     /// # Errors
@@ -184,7 +184,7 @@ impl LiveSession {
         lineages::main_ref(&self.agent, &self.session)
     }
 
-    /// A change, to be committed with [`LiveSession::commit`].
+    /// A change, to be committed with [`LiveConversation::commit`].
     pub fn change(&self) -> LiveChange<'_> {
         let plan = LivePlan { commit: Commit::default(), base: None, added: Vec::new(), head: self.head };
         LiveChange { session: self, plan }
@@ -211,10 +211,8 @@ impl LiveSession {
         for end in ends.difference(&self.ends) {
             commit.moves.push(lineages::tip_arrival(&self.agent, &self.session, *end));
         }
-        if head != self.head {
-            let expect = self.head.map_or(RefExpectation::Absent, RefExpectation::At);
-            let why = "proxy".into();
-            commit.moves.push(RefMove { name: self.main_ref(), expect, to: head, fence: None, why });
+        if let Some(to) = head.filter(|_| head != self.head) {
+            commit.moves.push(RefMove::swap(self.main_ref(), self.head, to, "proxy"));
         }
         store.commit(commit).await?;
         (self.ends, self.head) = (ends, head);
@@ -270,7 +268,7 @@ impl LivePlan {
 /// A change while it is put together.
 #[derive(Debug)]
 pub struct LiveChange<'a> {
-    session: &'a LiveSession,
+    session: &'a LiveConversation,
     plan: LivePlan,
 }
 

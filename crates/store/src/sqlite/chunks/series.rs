@@ -1,0 +1,152 @@
+//! Chunks that are read together: states of one file, each a small difference to the one before.
+
+use quipu_protocol::ChunkId;
+use rusqlite::{Connection, OptionalExtension as _};
+use sha2::{Digest as _, Sha256};
+
+use super::super::failure::{Failure, Outcome};
+use super::{DELTA, Delta, assemble, base_of, damaged, delta, difference, fetch, sha256};
+use crate::SeriesChunk;
+
+/// The chunk that was read last: the next one of the series is given, and mostly kept, as a difference to it.
+struct LastChunk {
+    id: ChunkId,
+    bytes: Vec<u8>,
+}
+
+/// Whole chunks: as many of the first as have `most` bytes together, one at least; `None` for one that cannot be read.
+pub(in crate::sqlite) fn read_series(
+    connection: &Connection,
+    ids: &[ChunkId],
+    most: u64,
+) -> Outcome<Vec<Option<SeriesChunk>>> {
+    let mut sizes = connection.prepare_cached("SELECT size FROM quipu_chunk WHERE hash = ?1")?;
+    let (mut count, mut left) = (0, most);
+    for id in ids {
+        let size: Option<i64> = sizes.query_row([id.0], |row| row.get(0)).optional()?;
+        let size = size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
+        if size > left && count > 0 {
+            break;
+        }
+        (count, left) = (count + 1, left.saturating_sub(size));
+    }
+    let mut found = Vec::with_capacity(count);
+    let mut last: Option<LastChunk> = None;
+    let whole = |last: LastChunk| Some(SeriesChunk::Whole(last.bytes.into()));
+    // From the end: what one is the difference to stands behind it.
+    for id in ids[..count].iter().rev() {
+        match read_before(connection, *id, &mut last) {
+            Ok(behind) => found.extend(behind.map(Some)),
+            Err(Failure::Missing(_) | Failure::Erased(_) | Failure::Corrupt(_)) => {
+                found.extend(last.take().map(whole));
+                found.push(None);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    found.extend(last.map(whole));
+    found.reverse();
+    Ok(found)
+}
+
+/// Reads the chunk that stands before the last one in the series; what the last one is beside it.
+fn read_before(
+    connection: &Connection,
+    id: ChunkId,
+    last: &mut Option<LastChunk>,
+) -> Outcome<Option<SeriesChunk>> {
+    let row = fetch(connection, id)?;
+    if let Some(last) = last
+        && row.codec == DELTA
+        && base_of(&row.bytes) == Some(last.id)
+    {
+        let (prefix, middle, suffix) = difference(id, last.bytes.len(), &row)?;
+        let end = last.bytes.len() - suffix;
+        // Checked before anything is copied.
+        let hash = Sha256::new().chain_update(&last.bytes[..prefix]).chain_update(&middle);
+        if ChunkId(hash.chain_update(&last.bytes[end..]).finalize().into()) != id {
+            return Err(damaged(id, "its bytes do not match its id"));
+        }
+        let middle = last.bytes.splice(prefix..end, middle).collect();
+        last.id = id;
+        return Ok(Some(SeriesChunk::Changed { prefix, suffix, middle }));
+    }
+    let bytes = assemble(connection, id, row)?;
+    if sha256(&bytes) != id {
+        return Err(damaged(id, "its bytes do not match its id"));
+    }
+    let behind = last.take().map(|last| {
+        let Delta { prefix, suffix, middle } = delta(&bytes, &last.bytes);
+        SeriesChunk::Changed { prefix, suffix, middle: middle.to_vec() }
+    });
+    *last = Some(LastChunk { id, bytes });
+    Ok(behind)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rusqlite::params;
+
+    use super::super::super::schema;
+    use super::super::{RecentChunks, deflate, encode, insert, read};
+    use super::*;
+    use crate::NewChunk;
+
+    /// A damaged row costs what stands on it, whether it is read beside others or not.
+    #[test]
+    fn chunks_of_a_series_are_those_read_alone() {
+        let connection = Connection::open_in_memory().unwrap();
+        schema::create(&connection).unwrap();
+        let mut recent = RecentChunks::default();
+        let mut ids: Vec<ChunkId> = Vec::new();
+        for at in 0..12_usize {
+            let bytes: Arc<[u8]> =
+                format!("{}{at}{}", "before ".repeat(90), "behind ".repeat(90 + at)).into_bytes().into();
+            let id = sha256(&bytes);
+            let new = match ids.last() {
+                Some(base) => NewChunk::Delta { id, base: *base, bytes },
+                None => NewChunk::Full { id, bytes },
+            };
+            let new = [new];
+            let rows = encode(&connection, &new, &mut recent).unwrap();
+            insert(&connection, &rows, &new, true).unwrap();
+            ids.push(id);
+        }
+        // Still a difference, to what it was one to, with other bytes in the middle.
+        let other = deflate(b"x").unwrap();
+        connection
+            .execute(
+                "UPDATE quipu_chunk SET bytes = CAST(substr(bytes, 1, 49) || ?2 AS BLOB) WHERE hash = ?1",
+                params![ids[5].0, other],
+            )
+            .unwrap();
+        ids.reverse();
+        let alone: Vec<Option<Vec<u8>>> =
+            ids.iter().map(|id| read(&connection, *id, 0..u64::MAX).ok()).collect();
+        assert_eq!(alone.iter().filter(|bytes| bytes.is_none()).count(), 7);
+        for most in [u64::MAX, 4_000] {
+            let series = read_series(&connection, &ids, most).unwrap();
+            let mut bytes = Vec::new();
+            let series: Vec<Option<Vec<u8>>> = series
+                .into_iter()
+                .map(|chunk| {
+                    chunk.map(|chunk| {
+                        chunk.apply(&mut bytes);
+                        bytes.clone()
+                    })
+                })
+                .collect();
+            assert!(!series.is_empty() && (most < u64::MAX || series.len() == alone.len()));
+            assert_eq!(series, alone[..series.len()]);
+        }
+        // What differs much is still given as what stands between, and what differs little in few bytes.
+        let series = read_series(&connection, &ids[6..], u64::MAX).unwrap();
+        let changed = series.iter().flatten().filter_map(|chunk| match chunk {
+            SeriesChunk::Changed { middle, .. } => Some(middle.len()),
+            SeriesChunk::Whole(_) => None,
+        });
+        assert_eq!(changed.filter(|bytes| *bytes < 32).count(), 4, "{series:?}");
+    }
+}
