@@ -11,28 +11,28 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 /// The newest version with a handshake, and the one without.
-pub(super) const OLD: &str = "2025-11-25";
-pub(super) const NEW: &str = "2026-07-28";
+pub(crate) const OLD: &str = "2025-11-25";
+pub(crate) const NEW: &str = "2026-07-28";
 /// Longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
-pub(super) struct Client {
-    pub(super) child: Child,
-    pub(super) input: Option<ChildStdin>,
+pub(crate) struct Client {
+    pub(crate) child: Child,
+    pub(crate) input: Option<ChildStdin>,
     output: Receiver<Value>,
     errors: Receiver<String>,
     next: u64,
     has_session: bool,
     /// What the client says its roots are.
-    pub(super) roots: Option<Value>,
+    pub(crate) roots: Option<Value>,
 }
 
 impl Client {
-    pub(super) fn start(world: &World, args: &[&str]) -> Self {
+    pub(crate) fn start(world: &World, args: &[&str]) -> Self {
         Self::start_in(world, &world.path("work"), args)
     }
 
-    pub(super) fn start_in(world: &World, dir: &Path, args: &[&str]) -> Self {
+    pub(crate) fn start_in(world: &World, dir: &Path, args: &[&str]) -> Self {
         let mut command = world.quipu(args);
         command.current_dir(dir);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -62,13 +62,13 @@ impl Client {
     }
 
     /// One that has begun a session of the newest version with a handshake.
-    pub(super) fn started(world: &World) -> Self {
+    pub(crate) fn started(world: &World) -> Self {
         let mut client = Self::start(world, &["mcp", "serve"]);
         client.initialize(OLD, &json!({}));
         client
     }
 
-    pub(super) fn initialize(&mut self, version: &str, capabilities: &Value) -> Value {
+    pub(crate) fn initialize(&mut self, version: &str, capabilities: &Value) -> Value {
         let params = json!({
             "protocolVersion": version, "capabilities": capabilities,
             "clientInfo": { "name": "tester", "version": "1" },
@@ -79,18 +79,18 @@ impl Client {
         result
     }
 
-    pub(super) fn line(&mut self, line: &str) {
+    pub(crate) fn line(&mut self, line: &str) {
         let input = self.input.as_mut().unwrap();
         input.write_all(line.as_bytes()).unwrap();
         input.write_all(b"\n").unwrap();
     }
 
-    pub(super) fn tell(&mut self, method: &str, params: &Value) {
+    pub(crate) fn tell(&mut self, method: &str, params: &Value) {
         self.line(&json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string());
     }
 
     /// Sends a request; gives its id.
-    pub(super) fn send(&mut self, method: &str, params: &Value) -> u64 {
+    pub(crate) fn send(&mut self, method: &str, params: &Value) -> u64 {
         self.next += 1;
         let mut params = params.clone();
         if !self.has_session {
@@ -107,7 +107,7 @@ impl Client {
     }
 
     /// The next message that is no question of the server.
-    pub(super) fn message(&mut self) -> Value {
+    pub(crate) fn message(&mut self) -> Value {
         let until = Instant::now() + LIMIT;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -125,24 +125,24 @@ impl Client {
         }
     }
 
-    pub(super) fn ask(&mut self, method: &str, params: &Value) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
         let id = self.send(method, params);
         let answer = self.message();
         assert_eq!(answer["id"], id, "{answer}");
         answer
     }
 
-    pub(super) fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Value {
         self.ask("tools/call", &json!({ "name": tool, "arguments": arguments }))
     }
 
     /// The next line for people.
-    pub(super) fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         self.errors.recv_timeout(LIMIT).unwrap()
     }
 
     /// Closes its end; the server ends with this code and says nothing more.
-    pub(super) fn ends(mut self, code: i32) -> Vec<String> {
+    pub(crate) fn ends(mut self, code: i32) -> Vec<String> {
         drop(self.input.take());
         let status = self.child.wait().unwrap();
         let told: Vec<String> = self.errors.iter().collect();
@@ -152,7 +152,7 @@ impl Client {
 }
 
 /// The text of a result.
-pub(super) fn text(answer: &Value) -> String {
+pub(crate) fn text(answer: &Value) -> String {
     answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {answer}")).to_owned()
 }
 
