@@ -173,6 +173,7 @@ pub(crate) fn advised(message: &str, advice: Option<&Advice>) -> String {
         Advice::AllowNetwork => "leave --no-network out to allow it".to_owned(),
         Advice::Revoke(id) => format!("`quipu permissions revoke {id}` revokes it"),
         Advice::RetryJob(key) => format!("`quipu schedule retry {key}` retries it"),
+        Advice::MemoryStatus => "`quipu memory status` lists them".to_owned(),
         Advice::TrustProject => {
             "`quipu config trust` shows what they change and accepts them".to_owned()
         }

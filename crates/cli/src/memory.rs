@@ -1,5 +1,6 @@
 //! `quipu memory`: the notes that a person owns, seen, corrected and forgotten.
 
+mod adopt;
 mod edit;
 mod forget;
 mod list;
@@ -18,7 +19,7 @@ use quipu_host::Home;
 use quipu_host::memory::{memory_home, notebooks};
 use quipu_memory::files::FileName;
 use quipu_memory::notes::Notebook;
-use quipu_memory::{Citation, MemoryHome, MemoryKind, project_root};
+use quipu_memory::{Citation, MemoryHome, MemoryKind, project_root, project_tree};
 use quipu_store::Graph;
 
 use crate::args::{OutArgs, StoreArg};
@@ -50,6 +51,8 @@ enum MemoryAction {
     Forget(ForgetArgs),
     /// Move lines to the same file of another memory that is open here.
     Move(MoveArgs),
+    /// Give this project the memory that it had in a directory which is not there any more: it was moved or renamed.
+    Adopt(adopt::AdoptArgs),
     /// Show lines that nobody has accepted, and accept them.
     Review(ReviewArgs),
     /// Show where a line of MEMORY.md came from: its sources, how often they were recalled, and their score.
@@ -187,6 +190,10 @@ pub(crate) async fn run(args: &MemoryArgs) -> Result<(), Failure> {
             person::of_a_person()?;
             edit::move_lines(args).await
         }
+        Some(MemoryAction::Adopt(args)) => {
+            person::of_a_person()?;
+            adopt::adopt(args)
+        }
         Some(MemoryAction::Review(args)) => {
             person::of_a_person()?;
             review::review(args).await
@@ -210,8 +217,9 @@ pub(crate) struct OpenMemories {
     pub(crate) home: Home,
     pub(crate) engine: Engine,
     pub(crate) memory: MemoryHome,
-    /// The root of the project.
+    /// The root of the project, and of the working tree.
     pub(crate) project: PathBuf,
+    pub(crate) tree: PathBuf,
     pub(crate) books: Vec<Notebook>,
 }
 
@@ -220,7 +228,7 @@ pub(crate) struct OpenMemories {
 pub(crate) async fn open(store: &StoreArg) -> Result<OpenMemories, Failure> {
     let home = home(store)?;
     let cwd = current_dir()?;
-    let project = project_root(&cwd).to_path_buf();
+    let (project, tree) = (project_root(&cwd), project_tree(&cwd));
     let off = || {
         Failure::usage(format!("memory is off in {}; `quipu memory on` switches it on", project.display()))
     };
@@ -231,7 +239,7 @@ pub(crate) async fn open(store: &StoreArg) -> Result<OpenMemories, Failure> {
     let engine = home.engine(store, &home.settings())?;
     let books = notebooks(&home, engine.store(), engine.sealer(), &cwd)?;
     let memory = memory_home(&home);
-    Ok(OpenMemories { home, engine, memory, project, books })
+    Ok(OpenMemories { home, engine, memory, project, tree, books })
 }
 
 impl OpenMemories {

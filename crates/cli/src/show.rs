@@ -44,7 +44,7 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
         ));
     };
     let Some(decoded) =
-        quipu_store::decode_nodes(store, std::slice::from_ref(&node)).await?.into_iter().next()
+        quipu_store::decode_whole(store, std::slice::from_ref(&node)).await?.into_iter().next()
     else {
         return Err(Failure::new(Exit::Store, format!("node {} could not be read", node.id)));
     };
@@ -87,7 +87,7 @@ pub(crate) async fn write_whole(
     };
     let found = quipu_host::resolve(store, what, newest.as_ref()).await?;
     let nodes: Vec<Node> = store.nodes(&[found.node]).await?.into_iter().flatten().collect();
-    let decoded = quipu_store::decode_nodes(store, &nodes).await?;
+    let decoded = quipu_store::decode_whole(store, &nodes).await?;
     let (Some(node), Some(decoded)) = (nodes.first(), decoded.first()) else {
         return Err(Failure::new(Exit::Store, format!("node {} is missing from the store", found.node)));
     };

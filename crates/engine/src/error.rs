@@ -9,6 +9,9 @@ pub enum OpenError {
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Nobody knows what a person had forgotten.
+    #[error("no session is continued while what was forgotten cannot be read: {0}")]
+    Forgotten(String),
     /// The store has no session with this id.
     #[error("there is no session `{0}` in the store")]
     NoSuchSession(String),

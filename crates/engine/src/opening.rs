@@ -436,6 +436,7 @@ impl Engine {
         let wanted = SourceOptions {
             runner: Runner::new(backend, None),
             sealer: self.sealer.clone(),
+            store: self.store.clone(),
             cwd: options.cwd.clone(),
             standing: standing.clone(),
             model: &options.model,

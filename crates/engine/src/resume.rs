@@ -11,12 +11,12 @@ use quipu_protocol::{
 };
 use quipu_seal::Sealer;
 use quipu_store::{
-    Commit, Durability, Graph, LineageEnd, Op, RefName, SessionRow, Step, StepCall, StepState, StoreError,
-    decode_all, decode_nodes,
+    Commit, Durability, Graph, HiddenNodes, LineageEnd, Op, RefName, SessionRow, Step, StepCall, StepState,
+    StoreError, decode_all, decode_nodes,
 };
 use quipu_transcript::{
-    COMPACTION, ContextEdits, DecodedEntry, Measure, Prune, SettingChanges, context, counts, message_of,
-    retained_messages,
+    COMPACTION, ContextEdits, DecodedEntry, Measure, Prune, SettingChanges, context, counts,
+    forgotten_message, message_of, retained_messages,
 };
 use serde::Deserialize;
 
@@ -85,6 +85,9 @@ impl Past {
 }
 
 pub(crate) async fn read_past(store: &dyn Graph, head: NodeId) -> Result<Past, OpenError> {
+    if let Some(why) = store.hidden().and_then(HiddenNodes::problem) {
+        return Err(OpenError::Forgotten(why));
+    }
     let (mut lineage, mut steps) = read_context(store, head).await?;
     let mut past = Past { head: Some(head), has_ref: true, last_time: steps.last_time, ..Past::default() };
     for (at, (_, entry)) in lineage.iter().enumerate() {
@@ -157,7 +160,9 @@ pub(crate) async fn read_past(store: &dyn Graph, head: NodeId) -> Result<Past, O
         };
         let message = message.and_then(|message| edits.apply(steps.ids[at].as_deref(), message));
         let Some(message) = message else { continue };
-        past.messages.push(Arc::new(message.into_owned()));
+        // An edit of it may say the same again.
+        let message = if store.hides(node) { forgotten_message(&message) } else { message.into_owned() };
+        past.messages.push(Arc::new(message));
         if let Entry::Compaction(compaction) = entry {
             past.compacted = Some(Arc::new(compaction.clone()));
             compacted = Some(at);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use quipu_dag::Node;
 use quipu_protocol::{CallId, Entry, FileChange, Message, NodeId, SessionId};
-use quipu_store::{Graph, LineageEnd, SessionQuery, StoreError};
-use quipu_transcript::{DecodedEntry, FileOpKind, decode, performed_file_ops};
+use quipu_store::{Graph, LineageEnd, SessionQuery, StoreError, decode_shown};
+use quipu_transcript::{DecodedEntry, FileOpKind, performed_file_ops};
 
 use super::preview::preview;
 use super::target::Parts;
@@ -103,7 +103,7 @@ async fn side(store: &dyn Graph, end: NodeId, ancestor: Option<NodeId>) -> Resul
     for some in nodes.chunks(TOGETHER) {
         let parts = Parts::of(store, some).await?;
         for node in some {
-            let DecodedEntry { entry, step } = decode(node, &parts);
+            let DecodedEntry { entry, step } = decode_shown(store, node, &parts);
             let restored = is_restored(&entry);
             if let Entry::Message(message) = entry {
                 side.add(node, &message, &cwd, &step.files, &mut calls);

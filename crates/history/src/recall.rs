@@ -2,8 +2,8 @@
 
 use quipu_dag::Node;
 use quipu_protocol::{Content, Entry, Message, NodeId, UnixMs};
-use quipu_store::{Graph, LineageEnd, StoreError, decode_nodes};
-use quipu_transcript::{decode, role_of, role_with};
+use quipu_store::{Graph, LineageEnd, StoreError, decode_nodes, decode_shown};
+use quipu_transcript::{role_of, role_with};
 
 use super::life::Filter;
 use super::preview::{age, name, preview};
@@ -228,7 +228,7 @@ async fn neighbours(
     nodes.truncate(most);
     let parts = Parts::of(store, &nodes).await?;
     let lines = nodes.into_iter().map(|node| {
-        let line = preview(&node, &decode(&node, &parts).entry);
+        let line = preview(&node, &decode_shown(store, &node, &parts).entry);
         (node, line)
     });
     Ok((lines.collect(), more))

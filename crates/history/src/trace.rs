@@ -7,7 +7,7 @@ use quipu_store::{ActionQuery, Graph, LoggedAction, StoreError};
 use serde::Deserialize;
 
 use super::text::{END, escaped, shortened, units};
-use quipu_transcript::one_line;
+use quipu_transcript::{FORGOTTEN, one_line};
 
 /// How a move that goes with a message to itself stands in the log of actions, which other programs read.
 pub const INCARNATE: &str = "INCARNATE";
@@ -99,6 +99,12 @@ pub async fn trace(store: &dyn Graph, query: &TraceQuery) -> Result<Trace, Store
     let mut rows = store.actions(asked).await?;
     let more = rows.len() > query.limit;
     rows.truncate(query.limit);
+    for row in &mut rows {
+        let ends = [row.action.from, row.action.to];
+        if row.action.metadata.is_some() && ends.iter().flatten().any(|node| store.hides(node)) {
+            row.action.metadata = Some(FORGOTTEN.to_owned());
+        }
+    }
     Ok(Trace { rows, more })
 }
 

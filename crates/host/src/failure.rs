@@ -104,6 +104,8 @@ pub enum Advice {
     OnlyVectors,
     /// Say words to search for, or a condition.
     SayWords,
+    /// See what is wrong with the files of memories.
+    MemoryStatus,
     /// Have a job tried again whose attempts are used up.
     RetryJob(String),
     /// Say more of these.
@@ -188,7 +190,7 @@ impl From<OpenError> for Failure {
         let (kind, advice) = match &error {
             OpenError::Store(error) => (FailureKind::Store, advice_of(error)),
             OpenError::Broken { .. } => (FailureKind::Store, None),
-            OpenError::Unsettled { .. } => (FailureKind::Failed, None),
+            OpenError::Unsettled { .. } | OpenError::Forgotten(_) => (FailureKind::Failed, None),
             OpenError::NoSuchSession(_) => (FailureKind::Request, Some(Advice::ListSessions)),
             OpenError::NoSuchNode(_)
             | OpenError::Incomplete { .. }

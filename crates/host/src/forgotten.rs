@@ -1,7 +1,8 @@
 //! What a person had forgotten, for the store: no search finds it.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use quipu_memory::{ForgetList, MemoryHome};
@@ -20,10 +21,12 @@ pub(crate) struct ForgottenNodes {
 
 #[derive(Default)]
 struct ListState {
-    stamp: Option<(SystemTime, u64)>,
+    stamp: Option<(SystemTime, u64, u64)>,
     /// `None` where the file cannot be used: then everything is hidden, so that nothing comes back.
     list: Option<Arc<ForgetList>>,
-    is_read: bool,
+    problem: Option<String>,
+    /// How often it was read; 0 before that.
+    version: u64,
 }
 
 impl ForgottenNodes {
@@ -32,18 +35,29 @@ impl ForgottenNodes {
         Self { observer, memory: MemoryHome::new(dir), read: Mutex::default() }
     }
 
-    fn list(&self) -> Option<Arc<ForgetList>> {
+    fn now(&self) -> MutexGuard<'_, ListState> {
         let found = std::fs::metadata(ForgetList::path(&self.memory)).ok();
-        let stamp = found.and_then(|found| Some((found.modified().ok()?, found.len())));
+        let stamp = found.and_then(|found| Some((found.modified().ok()?, found.len(), found.ino())));
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if !read.is_read || read.stamp != stamp {
-            let list = ForgetList::read(&self.memory).map(Arc::new).map_err(|error| {
-                let text = format!("No search has hits while what was forgotten cannot be read: {error}");
-                self.observer.0.notice(HostNotice { is_warning: true, text, advice: None });
-            });
-            *read = ListState { stamp, list: list.ok(), is_read: true };
+        if read.version == 0 || read.stamp != stamp {
+            let version = read.version + 1;
+            let (list, problem) = match ForgetList::read(&self.memory) {
+                Ok(list) => (Some(Arc::new(list)), None),
+                Err(error) => {
+                    let text = format!(
+                        "No search has hits and no session is continued while what was forgotten cannot be read: {error}"
+                    );
+                    self.observer.0.notice(HostNotice { is_warning: true, text, advice: None });
+                    (None, Some(error.to_string()))
+                }
+            };
+            *read = ListState { stamp, list, problem, version };
         }
-        read.list.clone()
+        read
+    }
+
+    fn list(&self) -> Option<Arc<ForgetList>> {
+        self.now().list.clone()
     }
 }
 
@@ -54,5 +68,17 @@ impl HiddenNodes for ForgottenNodes {
 
     fn hides(&self, node: &NodeId) -> bool {
         self.list().is_none_or(|list| list.hides_node(node))
+    }
+
+    fn hides_line(&self, line: &str) -> bool {
+        self.list().is_some_and(|list| list.hides_line(line))
+    }
+
+    fn version(&self) -> u64 {
+        self.now().version
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.now().problem.clone()
     }
 }

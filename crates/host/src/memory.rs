@@ -5,23 +5,30 @@ use std::sync::Arc;
 
 use quipu::{Engine, Sealer, SessionOptions};
 use quipu_memory::context::MemorySource;
+use quipu_memory::files::{FileProblem, list_files};
 use quipu_memory::notes::Notebook;
 use quipu_memory::search::MemoryTools;
 use quipu_memory::{ForgetList, MemoryError, MemoryHome, MemoryKind, MemoryPlace, project_root};
+use quipu_protocol::ChunkId;
 use quipu_store::Graph;
+use sha2::{Digest as _, Sha256};
 
 use crate::memory_flush::FlushSource;
 use crate::purposes::FLUSH_PURPOSE;
 use crate::settings::{SettingsFile, set_setting};
-use crate::{DREAM_PURPOSE, Failure, Home, OpenRequest, Question, has_background_budget};
+use crate::{
+    Advice, DREAM_PURPOSE, Failure, Home, OpenRequest, Question, bounded_file, has_background_budget,
+    state_file,
+};
 
 impl From<MemoryError> for Failure {
     fn from(error: MemoryError) -> Self {
         match error {
             MemoryError::Store(error) => error.into(),
-            error @ (MemoryError::Name(_) | MemoryError::ReadOnly(_) | MemoryError::File { .. }) => {
-                Self::request(error)
-            }
+            error @ (MemoryError::Name(_)
+            | MemoryError::ReadOnly(_)
+            | MemoryError::File { .. }
+            | MemoryError::Adoption { .. }) => Self::request(error),
             error => Self::failed(error),
         }
     }
@@ -81,18 +88,58 @@ pub(crate) fn ask(home: &Home, request: &OpenRequest, cwd: &Path) -> Result<(), 
             return Ok(());
         }
     };
-    if !choices.is_on_anywhere() || choices.of(project).is_some() {
+    if !choices.is_on_anywhere() || choices.of(&project).is_some() {
         return Ok(());
     }
-    let text = format!(
+    let mut text = format!(
         "Memory is on in other projects. Keep one for {} too? Notes in {}, which you can read, edit and remove.",
         project.display(),
-        memory.project(project).root.display()
+        memory.project(&project).root.display()
     );
+    if let Some(lost) = memory.lost(&project)?.first() {
+        text.push_str(&format!(
+            " If this project was {}, which is not there any more, say no and adopt the memory that it had.",
+            lost.project.display()
+        ));
+    }
     if let Some(on) = request.answer(Question::Memory, &text)? {
-        memory.choose(project, |choice| choice.on = on)?;
+        memory.choose(&project, |choice| choice.on = on)?;
     }
     Ok(())
+}
+
+/// Entries that are named in a notice.
+const NAMED: usize = 5;
+/// Bytes of what was reported of a memory last.
+const REPORTED: u64 = 1_024;
+
+/// Says once which entries of a memory's directory are left out, until they are others.
+pub(crate) fn report_problems(home: &Home, request: &OpenRequest, cwd: &Path) {
+    if !is_possible(home, request) || request.is_unattended || request.is_shared {
+        return;
+    }
+    let memory = memory_home(home);
+    for place in memory_places(home, cwd).unwrap_or_default() {
+        let problems = list_files(&place.root).problems;
+        let reported = memory.state().join(format!("{}.reported", place.id));
+        let named = |(path, problem): &(PathBuf, FileProblem)| {
+            let path = path.strip_prefix(&place.root).unwrap_or(path).to_string_lossy();
+            format!("{} ({problem})", path.replace(char::is_control, "?"))
+        };
+        let all: Vec<String> = problems.iter().map(named).collect();
+        let seen = ChunkId(Sha256::digest(all.join("\n")).into()).to_string();
+        let before = bounded_file::read(&reported, REPORTED).unwrap_or_default();
+        if all.is_empty() || before == seen.as_bytes() {
+            continue;
+        }
+        let more = if all.len() > NAMED { ", and others" } else { "" };
+        let named = all.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let text = format!("Not read in {}: {named}{more}", place.root.display());
+        home.warn_with(text, Advice::MemoryStatus);
+        if let Err(error) = state_file::replace(&reported, &seen) {
+            tracing::debug!(%error, "what was reported of a memory was not kept");
+        }
+    }
 }
 
 /// US dollars a day that a person is asked to allow for dreams, and for notes before compactions.

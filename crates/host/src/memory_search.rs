@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use quipu_memory::dream::{RecalledText, recall_fit};
 use quipu_memory::notes::Notebook;
-use quipu_memory::project_root;
 use quipu_memory::search::{HitPlace, MemoryHit, MemoryNotes, MemorySearch, RecallObserver};
+use quipu_memory::{project_root, project_trees};
 use quipu_protocol::SessionId;
 use quipu_providers::{EmbedderSettings, StaticModel};
 use quipu_seal::Sealer;
@@ -55,7 +55,8 @@ pub fn memory_notes(
     if search.books().is_empty() {
         return Ok(None);
     }
-    let projects = vec![project_root(cwd).to_string_lossy().into_owned()];
+    let trees = project_trees(&project_root(cwd));
+    let projects = trees.iter().map(|tree| tree.to_string_lossy().into_owned()).collect();
     let observer = DreamRecalls { home: home.clone(), books: search.books().to_vec() };
     let notes = MemoryNotes::new(search, store.clone(), Some(projects)).of_projects_alone();
     Ok(Some(if home.config().dreaming.enabled { notes.with_observer(Arc::new(observer)) } else { notes }))

@@ -154,6 +154,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
     if last.is_none() {
         crate::memory::ask(home, request, &cwd)?;
         crate::memory::ask_for_money(home, request)?;
+        crate::memory::report_problems(home, request, &cwd);
     }
     let basis = Basis { cwd: cwd.clone(), last, ours, moved: moved.is_some(), kept_key: kept_key.clone() };
     crate::settings::ask_project_hooks(home, &request.hooks, engine.sealer().clone(), &cwd).await;

@@ -17,6 +17,7 @@ mod ending;
 mod errors;
 mod falling_back;
 mod finished_call;
+mod forgetting;
 mod hooked;
 mod judging;
 mod jump;
@@ -368,6 +369,7 @@ impl Machine {
             MachineInput::SideBegun => self.side_begun(),
             MachineInput::SideEnded(call) => self.side_ended(*call),
             MachineInput::SourcesChanged => self.refresh_at(EpochReason::Source),
+            MachineInput::Forgotten(nodes) => self.forget(&nodes),
             MachineInput::Refreshed { run, result } if self.is_current(&run) => self.refreshed(result),
             // A late answer of a run that ended is dropped: its last commit has everything.
             MachineInput::Prepared { run, calls, interventions } if self.is_current(&run) => {

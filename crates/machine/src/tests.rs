@@ -49,6 +49,7 @@ enum Move {
     Policy,
     Judge(u8),
     Source,
+    Forget(u8),
     Refresh(u8),
     Fallback(u8),
 }
@@ -86,6 +87,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Policy),
         2 => any::<u8>().prop_map(Move::Judge),
         2 => Just(Move::Source),
+        2 => any::<u8>().prop_map(Move::Forget),
         8 => any::<u8>().prop_map(Move::Refresh),
         6 => any::<u8>().prop_map(Move::Fallback),
     ];
@@ -135,6 +137,8 @@ struct World {
     starting: Option<RunId>,
     /// Every node: its parent and its entry.
     tree: HashMap<NodeId, (Option<NodeId>, Arc<Entry>)>,
+    /// Nodes that a person had forgotten.
+    forgotten: Vec<NodeId>,
     /// A run whose children are to end before it goes elsewhere.
     clear: Option<RunId>,
     /// A run before whose next call sources are asked, and whether that was cancelled.
@@ -215,6 +219,7 @@ impl World {
             ending: None,
             starting: None,
             tree: HashMap::new(),
+            forgotten: Vec::new(),
             clear: None,
             refresh: None,
             fallback: None,
@@ -555,7 +560,11 @@ impl World {
         let mut next = Some(of);
         while let Some(id) = next {
             let (parent, entry) = &self.tree[&id];
-            lineage.push((id, (**entry).clone()));
+            let entry = (**entry).clone();
+            let decoded = quipu_transcript::DecodedEntry { entry, step: Default::default() };
+            let is_forgotten = self.forgotten.contains(&id);
+            let shown = if is_forgotten { quipu_transcript::forgotten(decoded) } else { decoded };
+            lineage.push((id, shown.entry));
             next = *parent;
         }
         lineage.reverse();
@@ -980,6 +989,16 @@ impl World {
                 self.command(Command::Answer { ask: ask.unwrap_or_else(|| "none".into()), answer });
             }
             Move::Source => self.give(MachineInput::SourcesChanged),
+            Move::Forget(which) => {
+                let nodes = &self.machine.nodes;
+                let node = nodes.get(usize::from(which) % nodes.len().max(1)).copied();
+                self.forgotten.extend(node);
+                self.give(MachineInput::Forgotten(node.into_iter().collect()));
+                if self.machine.next.is_none() {
+                    // What was recorded for it is taken back.
+                    self.foreseen = None;
+                }
+            }
             Move::Refresh(choice) => self.refresh(choice),
             Move::Fallback(choice) => self.fall_back(choice),
             Move::Commit(choice) => self.commit(choice),

@@ -158,6 +158,8 @@ pub enum MachineInput {
     SideEnded(Box<SideCall>),
     /// A tool source or context source changed.
     SourcesChanged,
+    /// A person had these nodes forgotten.
+    Forgotten(Vec<NodeId>),
     /// Which model continues a run.
     FallbackFound(RunId, FallbackResult),
     /// The current values of the sources; `None` when the refresh was aborted.

@@ -46,10 +46,30 @@ fn root(address: &str, directory: &Path) -> Result<PathBuf, &'static str> {
     }
     let above = path.parent().map(Path::canonicalize);
     let leaves = above.and_then(Result::ok).is_some_and(|above| !found.starts_with(above));
-    if leaves || (path.starts_with(directory) && !found.starts_with(directory)) {
+    if leaves || leaves_a_repository(&path) || (path.starts_with(directory) && !found.starts_with(directory))
+    {
         return Err("it is a link that leads out of its directory; name the directory that it leads to");
     }
     Ok(found)
+}
+
+/// Whether a link on the way lies in a repository and leads out of it: files of a repository say nothing of other directories.
+fn leaves_a_repository(path: &Path) -> bool {
+    let mut real = PathBuf::new();
+    for part in path.components() {
+        let next = real.join(part);
+        if !next.is_symlink() {
+            real = next;
+            continue;
+        }
+        let Ok(target) = next.canonicalize() else { return true };
+        let repository = real.ancestors().find(|directory| directory.join(".git").exists());
+        if repository.is_some_and(|repository| !target.starts_with(repository)) {
+            return true;
+        }
+        real = target;
+    }
+    false
 }
 
 /// The path of a `file:` address without dots.

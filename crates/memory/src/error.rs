@@ -45,6 +45,14 @@ pub enum MemoryError {
     /// The memory belongs to a repository.
     #[error("{} belongs to a repository and is only read", .0.display())]
     ReadOnly(PathBuf),
+    /// A memory cannot be taken along.
+    #[error("the memory of {} is not adopted: {why}", former.display())]
+    Adoption {
+        /// The directory that the project had.
+        former: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// Other programs kept changing the file.
     #[error("{} was changed by other programs again and again; it was left as it is", .0.display())]
     Unsettled(PathBuf),

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::files::FileProblem;
 use crate::lock::FileLock;
+use crate::project::{project_root, project_tree};
 use crate::{MemoryError, MemoryKind, MemoryPlace};
 
 /// Bytes of the file of choices at most.
@@ -43,6 +44,9 @@ pub struct ProjectChoice {
     /// A directory of another agent's form that is its memory, where it lies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<PathBuf>,
+    /// The name of its memory, where that is not made of its path: it was adopted, or another project has that name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
     /// The content of the repository's memory that was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<String>,
@@ -65,6 +69,16 @@ impl MemoryChoices {
     #[must_use]
     pub fn is_on_anywhere(&self) -> bool {
         self.projects.values().any(|choice| choice.on)
+    }
+
+    /// The name of a project's memory.
+    fn memory_of(&self, project: &Path) -> String {
+        self.of(project).and_then(|choice| choice.memory.clone()).unwrap_or_else(|| project_id(project))
+    }
+
+    /// Whether another project has this memory.
+    fn is_taken(&self, id: &str, project: &Path) -> bool {
+        self.projects.keys().map(Path::new).any(|other| other != project && self.memory_of(other) == id)
     }
 
     /// Every project with its choice.
@@ -104,12 +118,84 @@ impl MemoryHome {
         MemoryPlace { id: "user".into(), kind: MemoryKind::User, root: self.root().join("user") }
     }
 
-    /// The memory of a project, by the root of it.
+    /// The memory of a project that was not adopted, by the root of it.
     #[must_use]
     pub fn project(&self, project: &Path) -> MemoryPlace {
-        let id = project_id(project);
+        self.own(project_id(project))
+    }
+
+    fn own(&self, id: String) -> MemoryPlace {
         let root = self.root().join(&id);
         MemoryPlace { id, kind: MemoryKind::Project, root }
+    }
+
+    /// Memories of projects whose directory is not there any more: one of them may be that of a project that was moved. Those
+    /// with the name of `project` come first.
+    ///
+    /// # Errors
+    /// Where the file of choices cannot be used.
+    pub fn lost(&self, project: &Path) -> Result<Vec<LostMemory>, MemoryError> {
+        let choices = self.choices()?;
+        let is_gone = |path: &Path| matches!(path.try_exists(), Ok(false));
+        let gone = choices.projects().map(|(path, choice)| (Path::new(path), choice));
+        let gone = gone.filter(|(path, choice)| {
+            is_gone(path) && (choice.workspace.is_some() || self.own(choices.memory_of(path)).root.is_dir())
+        });
+        let mut lost: Vec<LostMemory> = gone
+            .map(|(path, choice)| LostMemory {
+                project: path.to_path_buf(),
+                root: choice.workspace.clone().unwrap_or_else(|| self.own(choices.memory_of(path)).root),
+            })
+            .collect();
+        lost.sort_by_key(|lost| lost.project.file_name() != project.file_name());
+        Ok(lost)
+    }
+
+    /// Gives a project the memory of one whose directory is not there any more. A person decides it: nothing in the files of a
+    /// project says whose memory it is.
+    ///
+    /// # Errors
+    /// `Adoption` where the other directory is there, has no memory, or the project has a memory of its own; where the file of
+    /// choices cannot be read or written.
+    pub fn adopt(&self, project: &Path, former: &Path) -> Result<MemoryPlace, MemoryError> {
+        let refused = |why: String| MemoryError::Adoption { former: former.to_path_buf(), why };
+        let name = project.to_str().ok_or_else(|| refused(format!("{} is not text", project.display())))?;
+        let _lock = FileLock::wait(&self.choices_path().with_extension("lock"))?;
+        let mut choices = self.choices()?;
+        if !self.lost(project)?.iter().any(|lost| lost.project == former) {
+            return Err(refused(match former.try_exists() {
+                Ok(false) => "no memory is known of it".to_owned(),
+                Ok(true) | Err(_) => "the directory is there, so its memory is its own".to_owned(),
+            }));
+        }
+        let own = self.own(choices.memory_of(project));
+        let has_own = choices.of(project).is_some_and(|choice| choice.workspace.is_some());
+        if has_own || !crate::files::list_files(&own.root).is_empty() {
+            let own = own.root.display();
+            return Err(refused(format!("{} has a memory already, in {own}", project.display())));
+        }
+        let memory = choices.memory_of(former);
+        let Some(before) = former.to_str().and_then(|former| choices.projects.remove(former)) else {
+            return Err(refused("no memory is known of it".to_owned()));
+        };
+        // What a repository brings along is accepted where it lies.
+        let taken =
+            ProjectChoice { on: true, workspace: before.workspace, memory: Some(memory), accepted: None };
+        choices.projects.insert(name.to_owned(), taken);
+        self.keep(&choices)?;
+        Ok(self.place_of(project, &choices))
+    }
+
+    /// The memory of a project as it was chosen.
+    fn place_of(&self, project: &Path, choices: &MemoryChoices) -> MemoryPlace {
+        match choices.of(project).and_then(|choice| choice.workspace.clone()) {
+            Some(root) => MemoryPlace {
+                id: format!("{}.workspace", project_id(&root)),
+                kind: MemoryKind::Workspace,
+                root,
+            },
+            None => self.own(choices.memory_of(project)),
+        }
     }
 
     /// The memory that lies in a project's repository, whether or not it is there.
@@ -125,19 +211,15 @@ impl MemoryHome {
     /// # Errors
     /// Where the file of choices cannot be used.
     pub fn open(&self, cwd: &Path) -> Result<Vec<MemoryPlace>, MemoryError> {
-        let project = project_root(cwd);
+        let (project, tree) = (project_root(cwd), project_tree(cwd));
         let choices = self.choices()?;
-        let Some(choice) = choices.of(project).filter(|choice| choice.on) else { return Ok(Vec::new()) };
-        let own = match &choice.workspace {
-            Some(root) => MemoryPlace {
-                id: format!("{}.workspace", project_id(root)),
-                kind: MemoryKind::Workspace,
-                root: root.clone(),
-            },
-            None => self.project(project),
-        };
-        let repository = Self::repository(project);
-        let has_repository = self.repository_problem(project).is_none() && repository.root.is_dir();
+        if !choices.of(&project).is_some_and(|choice| choice.on) {
+            return Ok(Vec::new());
+        }
+        let own = self.place_of(&project, &choices);
+        // Of the files that are worked on: another worktree may have other ones.
+        let repository = Self::repository(&tree);
+        let has_repository = self.repository_problem(&tree).is_none() && repository.root.is_dir();
         Ok([Some(own), has_repository.then_some(repository), Some(self.user())]
             .into_iter()
             .flatten()
@@ -165,7 +247,7 @@ impl MemoryHome {
     pub(crate) fn accepted_content(&self, place: &MemoryPlace) -> Option<String> {
         let is_repository = place.kind == MemoryKind::Repository;
         let project = Some(place.root.parent()?.parent()?).filter(|_| is_repository)?;
-        self.choices().ok()?.of(project)?.accepted.clone()
+        self.choices().ok()?.of(&project_root(project))?.accepted.clone()
     }
 
     /// Held by who moves lines between memories; one at a time does.
@@ -216,8 +298,24 @@ impl MemoryHome {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.home).map_err(io)?;
         let _lock = FileLock::wait(&path.with_extension("lock"))?;
         let mut choices = self.choices()?;
-        change(choices.projects.entry(name.to_owned()).or_default());
-        let mut text = serde_json::to_string_pretty(&choices).map_err(|error| failed(error.to_string()))?;
+        let choice = choices.projects.entry(name.to_owned()).or_default();
+        change(choice);
+        let (is_on, has_name) = (choice.on, choice.memory.is_some());
+        // The name that its path gives may be that of a memory which a project took along from there.
+        let id = project_id(project);
+        if is_on && !has_name && choices.is_taken(&id, project) {
+            let is_free = |id: &String| !choices.is_taken(id, project) && !self.root().join(id).exists();
+            let free = (2..).map(|number| format!("{id}-{number}")).find(is_free);
+            choices.projects.entry(name.to_owned()).or_default().memory = free;
+        }
+        self.keep(&choices)
+    }
+
+    fn keep(&self, choices: &MemoryChoices) -> Result<(), MemoryError> {
+        let path = self.choices_path();
+        let failed = |why: String| MemoryError::Choices { path: path.clone(), why };
+        let io = |error: std::io::Error| failed(error.to_string());
+        let mut text = serde_json::to_string_pretty(choices).map_err(|error| failed(error.to_string()))?;
         text.push('\n');
         let mut aside = tempfile::Builder::new()
             .prefix(".memory-")
@@ -231,16 +329,19 @@ impl MemoryHome {
     }
 }
 
+/// A memory of a project whose directory is not there any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostMemory {
+    /// The root that the project had.
+    pub project: PathBuf,
+    /// Where its memory is.
+    pub root: PathBuf,
+}
+
 /// Held while lines move from one memory to another.
 #[derive(Debug)]
 pub struct MoveLock {
     _lock: FileLock,
-}
-
-/// The root of the project that a directory is in: that of its repository, or itself.
-#[must_use]
-pub fn project_root(cwd: &Path) -> &Path {
-    cwd.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(cwd)
 }
 
 /// A name for a project that is the same in every process: its last part, and a hash of its path.

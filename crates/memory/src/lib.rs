@@ -16,6 +16,7 @@ mod home;
 mod lock;
 pub mod notes;
 mod place;
+mod project;
 pub mod search;
 mod taint;
 
@@ -23,6 +24,7 @@ pub use author::AuthorClass;
 pub use citation::{Citation, CitationError};
 pub use error::MemoryError;
 pub use forgotten::{ForgetList, ForgetList as Forgotten};
-pub use home::{MemoryChoices, MemoryHome, MoveLock, ProjectChoice, project_root};
+pub use home::{LostMemory, MemoryChoices, MemoryHome, MoveLock, ProjectChoice};
 pub use place::{MemoryKind, MemoryPlace};
+pub use project::{project_root, project_tree, project_trees};
 pub use taint::{class_of_node, class_of_turn};

@@ -15,6 +15,18 @@ pub enum MemoryKind {
     Repository,
 }
 
+impl MemoryKind {
+    /// What stands before the paths of its files where a model names them.
+    #[must_use]
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::User => "user:",
+            Self::Repository => "repository:",
+            Self::Project | Self::Workspace => "",
+        }
+    }
+}
+
 /// A memory and where it lies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MemoryPlace {

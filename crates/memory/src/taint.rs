@@ -3,7 +3,7 @@
 use quipu_protocol::{
     AuthorClass as Author, Entry, Json, Message, NodeId, Origin, Provenance, SessionId, StepInfo,
 };
-use quipu_store::{Graph, LineageEnd, SessionQuery, StoreError, decode_nodes};
+use quipu_store::{Graph, LineageEnd, SessionQuery, StoreError, decode_whole};
 use quipu_transcript::{DecodedEntry, message_of, provenance};
 
 use crate::AuthorClass;
@@ -32,7 +32,7 @@ pub async fn class_of_turn(store: &dyn Graph, at: NodeId) -> Result<AuthorClass,
     while let Some(node) = from {
         let nodes = store.lineage(node, LineageEnd::Count(PAGE)).await?;
         from = nodes.first().and_then(|first| first.record.parent);
-        let decoded = decode_nodes(store, &nodes).await?;
+        let decoded = decode_whole(store, &nodes).await?;
         if decoded.iter().any(|one| is_foreign(&one.entry, &one.step)) {
             return Ok(AuthorClass::Untrusted);
         }
@@ -94,7 +94,7 @@ fn is_ours(said: &Provenance) -> bool {
 /// What the store says.
 pub async fn class_of_node(store: &dyn Graph, node: NodeId) -> Result<Option<AuthorClass>, StoreError> {
     let nodes: Vec<_> = store.nodes(&[node]).await?.into_iter().flatten().collect();
-    let Some(decoded) = decode_nodes(store, &nodes).await?.pop() else { return Ok(None) };
+    let Some(decoded) = decode_whole(store, &nodes).await?.pop() else { return Ok(None) };
     let parent = nodes.first().and_then(|node| node.record.parent);
     let DecodedEntry { entry, step, .. } = &decoded;
     let is_said = matches!(entry, Entry::Message(Message::User(_)));

@@ -115,6 +115,18 @@ impl Sealer {
         *known = Arc::new(KnownSecrets::new(entries));
     }
 
+    /// 16 digits by which this key knows a text again, and of which nobody without the key makes the text by guessing.
+    ///
+    /// ```
+    /// let sealer = quipu_seal::Sealer::new([7; 32]);
+    /// let mark = sealer.fingerprint("the door opens with 1234");
+    /// assert_eq!(mark, sealer.fingerprint("the door opens with 1234"));
+    /// assert_ne!(mark, quipu_seal::Sealer::new([8; 32]).fingerprint("the door opens with 1234"));
+    /// ```
+    pub fn fingerprint(&self, text: &str) -> String {
+        self.key.fingerprint(text)
+    }
+
     /// `text` with every secret replaced. Idempotent.
     pub fn seal<'a>(&self, text: &'a str) -> Cow<'a, str> {
         apply(text, &self.secrets(text))

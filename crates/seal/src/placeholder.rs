@@ -35,6 +35,18 @@ impl IdKey {
     }
 }
 
+impl IdKey {
+    /// The first eight bytes of HMAC-SHA256(key, a mark of its own and the text), in digits. Never change this: they are in
+    /// stored nodes.
+    pub(crate) fn fingerprint(&self, text: &str) -> String {
+        let mut mac = self.0.clone();
+        mac.update(b"fingerprint\0");
+        mac.update(text.as_bytes());
+        let hash: [u8; 32] = mac.finalize().into_bytes().into();
+        hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
 /// A kind that a placeholder can hold.
 pub(crate) fn kind(text: &str) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { '-' };

@@ -9,8 +9,8 @@ use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId, NodeId, SessionId};
 
 use crate::{
-    ActionQuery, Commit, Edge, Fence, Head, LineageEnd, LoggedAction, OpenWork, Owner, RefName, Reservation,
-    ReserveRequest, SeriesChunk, StoreError,
+    ActionQuery, Commit, Edge, Fence, Head, HiddenNodes, LineageEnd, LoggedAction, OpenWork, Owner, RefName,
+    Reservation, ReserveRequest, SeriesChunk, StoreError,
 };
 
 /// What every operation returns. Runs on any executor: the work is done by threads of the store.
@@ -110,4 +110,14 @@ pub trait Store: Send + Sync + 'static {
     /// Resolves after the next commit to the store, by this process or (within about a quarter of a second) by
     /// another. May resolve once when nothing has changed.
     fn changed(&self) -> Fut<'_, ()>;
+
+    /// What nobody is shown any more, though the graph keeps it; `None` where that is nothing.
+    fn hidden(&self) -> Option<&dyn HiddenNodes> {
+        None
+    }
+
+    /// Whether nobody is shown this node any more.
+    fn hides(&self, node: &NodeId) -> bool {
+        self.hidden().is_some_and(|hidden| hidden.hides(node))
+    }
 }

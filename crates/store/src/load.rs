@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
 
 use quipu_dag::{Blob, Node};
-use quipu_protocol::{BlobId, ChunkId};
-use quipu_transcript::{DecodedEntry, Lookup, chunks_of, decode};
+use quipu_protocol::{BlobId, ChunkId, Entry, Json, StepInfo};
+use quipu_transcript::{DecodedEntry, Lookup, chunks_of, decode, forgotten};
 
-use crate::{Graph, Store, StoreError};
+use crate::{Graph, HiddenNodes, Store, StoreError};
 
 /// Blobs from which on a read is one for two connections: less takes longer to share than to do.
 const MANY: usize = 256;
@@ -161,21 +161,60 @@ impl Lookup for Objects {
     }
 }
 
-/// What each node means, in the order of `nodes`.
+/// What each node means to whoever is shown it, in the order of `nodes`: of those that a person had forgotten nothing is left
+/// but how they stand.
 ///
 /// # Errors
 /// As [`Objects::of`].
 pub async fn decode_nodes(store: &dyn Store, nodes: &[Node]) -> Result<Vec<DecodedEntry>, StoreError> {
+    let decoded = decode_whole(store, nodes).await?;
+    let Some(hidden) = store.hidden() else { return Ok(decoded) };
+    let shown = |(node, decoded): (&Node, DecodedEntry)| shown(hidden, node, decoded);
+    Ok(nodes.iter().zip(decoded).map(shown).collect())
+}
+
+/// The same, what was forgotten too: for the history that a person opens, and for what is decided by it.
+///
+/// # Errors
+/// As [`Objects::of`].
+pub async fn decode_whole(store: &dyn Store, nodes: &[Node]) -> Result<Vec<DecodedEntry>, StoreError> {
     let objects = Objects::of(store, nodes).await?;
     Ok(nodes.iter().map(|node| decode(node, &objects)).collect())
 }
 
-/// The same of nodes that are given away and come back with it: what many of them mean is read and made out by two
-/// connections at once, in pieces that let other reads come between.
+/// What a node means to whoever is shown it, of parts that are loaded.
+pub fn decode_shown(store: &dyn Store, node: &Node, parts: &dyn Lookup) -> DecodedEntry {
+    let decoded = decode(node, parts);
+    match store.hidden() {
+        Some(hidden) => shown(hidden, node, decoded),
+        None => decoded,
+    }
+}
+
+fn shown(hidden: &dyn HiddenNodes, node: &Node, decoded: DecodedEntry) -> DecodedEntry {
+    if hidden.hides(&node.id) { forgotten(decoded) } else { decoded }
+}
+
+/// What nodes mean to whoever is shown them. They are given away and come back with it: what many of them mean is read and made
+/// out by two connections at once, in pieces that let other reads come between.
 ///
 /// # Errors
 /// What the store says.
 pub async fn decode_all(
+    store: &dyn Graph,
+    nodes: Vec<Node>,
+) -> Result<Vec<(Node, DecodedEntry)>, StoreError> {
+    let mut decoded = decode_all_whole(store, nodes).await?;
+    if let Some(hidden) = store.hidden() {
+        for (node, one) in decoded.iter_mut().filter(|(node, _)| hidden.hides(&node.id)) {
+            let empty = DecodedEntry { entry: Entry::Meta(Json::default()), step: StepInfo::default() };
+            *one = shown(hidden, node, std::mem::replace(one, empty));
+        }
+    }
+    Ok(decoded)
+}
+
+async fn decode_all_whole(
     store: &dyn Graph,
     nodes: Vec<Node>,
 ) -> Result<Vec<(Node, DecodedEntry)>, StoreError> {

@@ -81,12 +81,6 @@ pub trait ReadModel: Send + Sync + 'static {
     /// `TooLarge` for words of more than [`QUERY_LIMIT`](crate::QUERY_LIMIT) bytes.
     fn search(&self, query: SearchQuery) -> Fut<'_, SearchHits>;
 
-    /// Whether nobody is shown this node any more.
-    fn hides(&self, node: &NodeId) -> bool {
-        let _ = node;
-        false
-    }
-
     /// US dollars that model calls have cost since then: answers of ours that carry a cost, by the time of their
     /// nodes, in steps of a quarter hour. Reads a row for each quarter hour in which something was spent, no more.
     fn spent(&self, since: UnixMs) -> Fut<'_, f64>;

@@ -7,7 +7,7 @@ use quipu_host::holders::EraseTargets;
 use quipu_memory::dream::MARK;
 use quipu_memory::notes::{FoundLine, Notebook};
 use quipu_memory::{ForgetList, MemoryKind};
-use quipu_protocol::NodeId;
+use quipu_protocol::{Entry, NodeId};
 use quipu_store::{Order, SearchQuery, Selection, Sessions};
 use serde_json::json;
 
@@ -89,7 +89,8 @@ pub(super) async fn forget(args: &ForgetArgs) -> Result<(), Failure> {
         note(format!("More than {NODES} nodes have these words; forget them again."));
     }
     note(
-        "The graph keeps the nodes and the former files until they are erased; `quipu undo` of the memory's session brings lines back.",
+        "No request, search or prompt has it from now on. The graph keeps the nodes and the former files, and exports have them, \
+         until they are erased; `quipu undo` of the memory's session brings lines back.",
     );
     Ok(())
 }
@@ -108,7 +109,11 @@ async fn remove(
     let nodes: Vec<NodeId> = nodes.into_iter().collect();
     // A line of a dream has the heading that its source stood below.
     let promoted = texts.iter().filter(|text| text.contains(MARK)).filter_map(|text| text.split_once(": "));
+    let names = names(open, &nodes).await?;
+    // As a prompt shows it.
+    let shown: Vec<String> = texts.iter().map(|text| quipu_memory::context::visible(text)).collect();
     let all = texts.iter().copied().chain(promoted.map(|(_, line)| line));
+    let all = all.chain(shown.iter().map(String::as_str)).chain(names.iter().map(String::as_str));
     ForgetList::add(&open.memory, all, nodes.iter().copied()).map_err(quipu_host::Failure::from)?;
     for (book, lines) in lines {
         if lines.is_empty() {
@@ -151,6 +156,24 @@ async fn remove(
         }
     }
     Ok(kept)
+}
+
+/// What nodes name: lists show names beside the nodes that gave them.
+async fn names(open: &OpenMemories, nodes: &[NodeId]) -> Result<Vec<String>, Failure> {
+    let store = &**open.engine.store();
+    let mut names = Vec::new();
+    for some in nodes.chunks(64) {
+        let found: Vec<_> = store.nodes(some).await?.into_iter().flatten().collect();
+        for decoded in quipu_store::decode_whole(store, &found).await? {
+            if let Entry::Meta(json) = decoded.entry
+                && let Ok(meta) = json.read::<serde_json::Value>()
+            {
+                let named = ["name", "label"].into_iter().filter_map(|member| meta[member].as_str());
+                names.extend(named.map(str::to_owned));
+            }
+        }
+    }
+    Ok(names)
 }
 
 /// Nodes of sessions that have all of the words, and whether there are more.

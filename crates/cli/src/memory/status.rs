@@ -1,6 +1,7 @@
 //! `quipu memory status`.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 
 use quipu_host::Home;
 use quipu_memory::AuthorClass;
@@ -14,6 +15,8 @@ use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::home::home;
 use crate::print::{Paint, printable};
+use quipu_memory::files::{FileList, FileProblem};
+use quipu_memory::notes::Notebook;
 use quipu_memory::project_root;
 use quipu_store::{Dreams as _, UsageGrouping, UsageQuery};
 
@@ -25,6 +28,17 @@ async fn dreamt(home: &Home, memory: &str) -> Result<Option<i64>, Failure> {
     Ok(state.map(|state| state.ended.unwrap_or(state.started)))
 }
 
+/// What is in the directory of a memory and is not read, and why.
+fn left_out(book: &Notebook, list: &FileList) -> Vec<(String, String)> {
+    let root = &book.place().root;
+    let named = |(path, problem): &(PathBuf, FileProblem)| {
+        (path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned(), problem.to_string())
+    };
+    list.problems.iter().map(named).collect()
+}
+
+/// Entries that are named.
+const NAMED: usize = 5;
 /// What calls models in the background, by the purposes of its calls.
 const PARTS: [&str; 3] = ["dream", "memory-flush", "active-memory"];
 /// Milliseconds.
@@ -34,15 +48,22 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
     let mut stdout = crate::console::stdout();
     let cwd = current_dir()?;
     let project = project_root(&cwd);
-    if quipu_host::memory::memory_places(&home(&out.store)?, &cwd)?.is_empty() {
+    let own = home(&out.store)?;
+    if quipu_host::memory::memory_places(&own, &cwd)?.is_empty() {
+        let lost = super::adopt::lost(&quipu_host::memory::memory_home(&own), &project)?;
+        let names: Vec<_> = lost.iter().map(|lost| &lost.project).collect();
         match out.json {
-            true => writeln!(stdout, "{}", json!({ "on": false, "project": project, "memories": [] }))?,
+            true => {
+                let line = json!({ "on": false, "project": project, "memories": [], "lost": names });
+                writeln!(stdout, "{line}")?;
+            }
             false => {
                 writeln!(
                     stdout,
                     "Memory is off in {}; `quipu memory on` switches it on.",
                     project.display()
                 )?;
+                super::adopt::tell_lost(&lost, &mut stdout)?;
             }
         }
         return Ok(stdout.flush()?);
@@ -68,8 +89,10 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
         let place = book.place();
         let dreamt = dreamt(&open.home, &place.id).await?;
         let (files, problems) = (list.files.len(), list.problems.len() + bad);
+        let left_out = left_out(book, &list);
         memories.push(json!({
             "memory": place.id, "kind": WhoseArg::of(place.kind), "root": place.root, "files": files, "problems": problems,
+            "leftOut": left_out.iter().map(|(path, why)| json!({ "path": path, "problem": why })).collect::<Vec<_>>(),
             "entries": entries, "classes": classes_json(counts), "lastDream": dreamt,
         }));
         if out.json {
@@ -84,13 +107,16 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
             .collect();
         let of_class = if of_class.is_empty() { "none".to_owned() } else { of_class.join(", ") };
         writeln!(stdout, "  files {files}, entries {entries}; lines by author: {of_class}")?;
-        if problems > 0 {
+        for (path, why) in left_out.iter().take(NAMED) {
+            writeln!(stdout, "  not read: {} ({})", printable(path), printable(why))?;
+        }
+        if problems > left_out.len().min(NAMED) {
             writeln!(stdout, "  {problems} file(s) cannot be used: `quipu memory list` says why")?;
         }
         let dreamt = dreamt.map_or_else(|| "never".to_owned(), |at| crate::print::ago(quipu_host::now(), at));
         writeln!(stdout, "  last dream: {dreamt}")?;
     }
-    let problem = open.memory.repository_problem(&open.project);
+    let problem = open.memory.repository_problem(&open.tree);
     if let (Some(problem), false) = (&problem, out.json) {
         writeln!(stdout, "The memory of the repository is not used: {problem}.")?;
     }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use quipu_host::memory::memory_home;
 use quipu_memory::files::list_files;
-use quipu_memory::{MemoryHome, project_root};
+use quipu_memory::{MemoryHome, project_root, project_tree};
 use serde_json::json;
 
 use super::OnArgs;
@@ -37,7 +37,7 @@ pub(super) async fn on(args: &OnArgs) -> Result<(), Failure> {
     }
     let named = workspace.clone();
     memory
-        .choose(project, |choice| {
+        .choose(&project, |choice| {
             choice.on = true;
             choice.workspace = named.or(choice.workspace.take());
         })
@@ -61,7 +61,7 @@ pub(super) async fn on(args: &OnArgs) -> Result<(), Failure> {
             "`memory.enabled` is false in your settings, so nothing is read; `quipu config unset memory.enabled` changes that.",
         );
     }
-    let repository = MemoryHome::repository(project);
+    let repository = MemoryHome::repository(&project_tree(&cwd));
     let unknown = workspace.is_some_and(|root| !list_files(&root).files.is_empty())
         || places.iter().any(|place| place.root == repository.root);
     if unknown {
@@ -76,7 +76,7 @@ pub(super) fn off(out: &OutArgs) -> Result<(), Failure> {
     let cwd = current_dir()?;
     let project = project_root(&cwd);
     let memory = memory_home(&home);
-    memory.choose(project, |choice| choice.on = false).map_err(quipu_host::Failure::from)?;
+    memory.choose(&project, |choice| choice.on = false).map_err(quipu_host::Failure::from)?;
     if out.json {
         writeln!(crate::console::stdout(), "{}", json!({ "on": false, "project": project }))?;
     } else {

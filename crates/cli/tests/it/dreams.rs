@@ -12,7 +12,7 @@ use quipu_protocol::NodeId;
 use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::{Value, json};
 
-use crate::archive::{ID, assistant, header, lines};
+use crate::archive::{ID, assistant, entry, header, lines, user};
 use crate::support::*;
 
 const FACT: &str = "The deploy server is red and lives in Oslo";
@@ -527,4 +527,63 @@ fn forgotten_line_leaves_the_tables_of_dreams() {
     recalled(&world, &id_of(&memory), &[(place, FACT.to_owned())]);
     world.run(&["dream", "--now"]).ok();
     assert!(!lasting(&memory).contains("Oslo"), "{}", lasting(&memory));
+}
+
+#[test]
+fn planted_texts_of_an_import_never_become_a_line() {
+    let texts = poison();
+    let world = World::new([]);
+    settings(&world, &json!({}));
+    let memory = memory(&world);
+    // A session file of another agent: what its person said, then the texts in answers and in results of tools.
+    let mut own = user("u0", "", FACT);
+    own["parentId"] = Value::Null;
+    let mut entries = vec![header(&world, ID), own];
+    let mut parent = "u0".to_owned();
+    for (at, text) in texts.iter().enumerate() {
+        let (id, call) = (format!("a{at}"), format!("c{at}"));
+        let content = json!([{ "type": "text", "text": text }]);
+        if at % 2 == 0 {
+            entries.push(assistant(&id, &parent, &content, "stop"));
+            parent = id;
+            continue;
+        }
+        let asks = json!([{ "type": "toolCall", "id": call, "name": "read", "arguments": { "path": "x" } }]);
+        entries.push(assistant(&id, &parent, &asks, "toolUse"));
+        let result = json!({ "role": "toolResult", "toolCallId": call, "toolName": "read", "content": content,
+            "isError": false, "timestamp": 7 });
+        parent = format!("r{at}");
+        entries.push(entry(&parent, Some(&id), &json!({ "type": "message", "message": result })));
+    }
+    let dir = world.path("home/.pi/agent/sessions/--work--");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("s.jsonl"), lines(&entries)).unwrap();
+    world.run(&["import", "pi"]).ok();
+    // Questions of a person find them, as those of a model do.
+    for question in ["What is to be run before each commit?", "Which server is red?", "What goes to main?"] {
+        world.run(&["memory", "search", question]).ok();
+    }
+    let nodes = nodes_with(&world, &texts);
+    assert!(texts.iter().all(|text| nodes.iter().any(|(_, found)| found == text)), "{}", nodes.len());
+    let own = nodes_with(&world, &[FACT.to_owned()]);
+    assert_eq!(own.len(), 1, "{own:?}");
+    recalled(&world, &id_of(&memory), &nodes);
+    recalled(&world, &id_of(&memory), &own);
+    let preview = world.run(&["dream", "--dry-run", "--json"]).ok().json_lines();
+    let ours = preview.iter().find(|one| one["memory"] == id_of(&memory)).unwrap();
+    let chosen = ours["chosen"].as_array().unwrap();
+    assert_eq!(chosen.len(), 1, "the person's own words alone: {ours}");
+    assert_eq!(chosen[0]["class"], "owner", "{ours}");
+    for _ in 0..2 {
+        world.run(&["dream", "--now"]).ok();
+    }
+    let lasting = lasting(&memory);
+    assert_eq!(lasting.matches(FACT).count(), 1, "{lasting}");
+    assert!(texts.iter().all(|text| !lasting.contains(text.as_str())), "{lasting}");
+    // Nor is one an order in the next session.
+    world.server.push(Answer::new().text("Well.").reply());
+    world.run(&["-p", "hello"]).ok();
+    let system = world.requests()[0].json()["system"].to_string();
+    let spelled = |text: &String| Value::from(text.as_str()).to_string().trim_matches('"').to_owned();
+    assert!(texts.iter().all(|text| !system.contains(&spelled(text))), "{system}");
 }

@@ -78,6 +78,8 @@ mod flush;
 #[cfg(test)]
 mod forest;
 #[cfg(test)]
+mod forgotten;
+#[cfg(test)]
 mod graph;
 #[cfg(test)]
 mod hash;

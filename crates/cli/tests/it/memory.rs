@@ -95,10 +95,14 @@ fn long_notes_are_cut_with_a_note_that_says_so() {
     let text = ask(&world);
     assert!(text.contains("- fact number 0 of many") && !text.contains("- fact number 999 of many"));
     assert!(
-        text.contains("lines are left out (lines after") && text.contains("memory_get reads them"),
+        text.contains("lines are left out; memory_get reads MEMORY.md#L") && text.contains("-L1001]"),
         "{text}"
     );
-    assert!(text.contains("1 lines are cut at 1000 characters") && !text.contains("xEND"), "{text}");
+    assert!(
+        text.contains("1 lines are cut at 1000 characters; memory_get reads MEMORY.md#L1]")
+            && !text.contains("xEND"),
+        "{text}"
+    );
     let section = text.split("quoted from MEMORY.md").nth(1).unwrap();
     assert!(section.len() < 13_000, "{}", section.len());
 }
@@ -345,4 +349,100 @@ fn own_memories_are_no_workspace() {
     let own = root(&world);
     let refused = world.run(&["memory", "on", "--workspace", own.to_str().unwrap()]);
     assert!(!refused.status.success() && refused.err.contains("your own memories"), "{}", refused.err);
+}
+
+#[test]
+fn one_note_of_today_is_seen_whole_and_a_cut_is_cited() {
+    let world = World::new([]);
+    world.run(&["memory", "on"]).ok();
+    let today = jiff::Zoned::now().date();
+    // As long as a model may write one.
+    let note = format!("- {}END", "word ".repeat(790));
+    put(&world, &format!("memory/{today}.md"), &format!("{note}\n"));
+    world.run(&["memory", "review", "--accept-all"]).ok();
+    let text = ask(&world);
+    assert!(text.contains(&note) && !text.contains("memory_get reads"), "{text}");
+    let many: String = (1..=300).map(|at| format!("- fact number {at} of today\n")).collect();
+    put(&world, &format!("memory/{today}.md"), &format!("{note}\n{many}"));
+    world.run(&["memory", "review", "--accept-all"]).ok();
+    let text = ask(&world);
+    assert!(text.contains("- fact number 300 of today") && !text.contains("- fact number 1 of today"));
+    let cited = text.split(&format!("memory_get reads memory/{today}.md#L1-L")).nth(1).expect("the place");
+    let last: u32 = cited.split(']').next().unwrap().parse().unwrap();
+    assert!(
+        text.contains(&format!("- fact number {last} of today")),
+        "line {} is the next: {text}",
+        last + 1
+    );
+    assert!(!text.contains(&format!("- fact number {} of today\n", last - 1)), "{text}");
+}
+
+#[test]
+fn entries_that_are_left_out_are_told_once() {
+    let world = World::new([]);
+    world.run(&["memory", "on"]).ok();
+    put(&world, "memory/a/b/c/deep.md", "deep\n");
+    let notes = root(&world).join("memory");
+    std::os::unix::fs::symlink(world.path("tmp"), notes.join("elsewhere")).unwrap();
+    let status = world.run(&["memory", "status"]).ok().text();
+    assert!(status.contains("not read: memory/a/b/c (it lies more than 2 directories below"), "{status}");
+    assert!(status.contains("not read: memory/elsewhere (it is a symbolic link"), "{status}");
+    let status = world.run(&["memory", "status", "--json"]).ok().json();
+    let mut left: Vec<&str> = status["memories"][0]["leftOut"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["path"].as_str().unwrap())
+        .collect();
+    left.sort_unstable();
+    assert_eq!(left, ["memory/a/b/c", "memory/elsewhere"], "{status}");
+    let told = |world: &World| -> String {
+        world.server.push(Answer::new().text("Well.").reply());
+        world.run(&["-p", "hello"]).ok().err
+    };
+    let first = told(&world);
+    let names = ["Not read in", "memory/a/b/c", "memory/elsewhere", "quipu memory status"];
+    assert!(names.iter().all(|name| first.contains(name)), "{first}");
+    assert!(!told(&world).contains("Not read in"), "once");
+    std::fs::remove_file(notes.join("elsewhere")).unwrap();
+    let again = told(&world);
+    assert!(again.contains("memory/a/b/c") && !again.contains("elsewhere"), "{again}");
+}
+
+#[test]
+fn project_that_moved_adopts_its_memory_when_a_person_says_so() {
+    let world = World::new([]);
+    let quipu = |dir: &str, args: &[&str]| {
+        let mut command = world.quipu(args);
+        command.current_dir(world.path(dir));
+        RunningCommand::start(command).wait()
+    };
+    std::fs::create_dir_all(world.path("old/.git")).unwrap();
+    quipu("old", &["memory", "on"]).ok();
+    let status = quipu("old", &["memory", "status", "--json"]).ok().json();
+    let root = std::path::PathBuf::from(status["memories"][0]["root"].as_str().unwrap());
+    std::fs::create_dir_all(&root).unwrap();
+    std::fs::write(root.join("MEMORY.md"), "- uses tabs\n").unwrap();
+    quipu("old", &["memory", "review", "--accept-all"]).ok();
+    std::fs::rename(world.path("old"), world.path("new")).unwrap();
+    let (old, status) = (world.path("old"), quipu("new", &["memory", "status"]).ok().text());
+    let former = old.to_str().unwrap();
+    assert!(status.contains(&format!("`quipu memory adopt {former}` brings its memory here")), "{status}");
+    let status = quipu("new", &["memory", "status", "--json"]).ok().json();
+    assert_eq!(status["lost"], json!([former]));
+    // Nobody is there who could agree, and no command of a session may.
+    let refused = quipu("new", &["memory", "adopt", former]).exits(2);
+    assert!(refused.err.contains("add --yes"), "{}", refused.err);
+    let mut command = world.quipu(&["memory", "adopt", former, "--yes"]);
+    command.current_dir(world.path("new")).env("QUIPU_PROCESS", "x");
+    let refused = RunningCommand::start(command).wait().exits(2);
+    assert!(refused.err.contains("this command is a person's"), "{}", refused.err);
+    quipu("new", &["memory", "adopt", former, "--yes"]).ok();
+    // With the classes of its lines.
+    let shown = quipu("new", &["memory", "show", "MEMORY.md", "--json"]).ok().json_lines();
+    assert_eq!((&shown[0]["text"], &shown[0]["class"]), (&json!("- uses tabs"), &json!("owner")));
+    world.server.push(Answer::new().text("Well.").reply());
+    quipu("new", &["-p", "hello"]).ok();
+    assert!(system(&world).contains("- uses tabs"));
+    assert!(quipu("new", &["memory", "adopt", former, "--yes"]).exits(2).err.contains("not adopted"));
 }

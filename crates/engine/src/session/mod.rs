@@ -6,6 +6,7 @@ mod background;
 mod calling;
 mod effects;
 mod falling_back;
+mod forgetting;
 mod hooking;
 mod live_agents;
 mod planning;

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::asks::{OPEN, OpenQuestion, Question, Questions};
+use super::forgetting::SeenForgotten;
 use super::live_agents::LiveAgents;
 use super::sides::Sides;
 use super::{CommandInfo, FoundFallback, MAILBOX, Mail, ModelRoute, Parts, SHUTDOWN, view_of};
@@ -100,6 +101,8 @@ pub(super) struct Task {
     pub(super) root: CancellationToken,
     granting: Arc<AtomicUsize>,
     view: watch::Sender<View>,
+    /// What was hidden when the conversation was looked through last.
+    pub(super) forgotten: SeenForgotten,
     pub(super) done: bool,
     /// The end of a call waits here until the stream before it was read.
     ended: Option<MachineInput>,
@@ -174,6 +177,7 @@ impl Task {
             root,
             granting,
             view,
+            forgotten: SeenForgotten::default(),
             done: false,
             ended: None,
         }
@@ -419,6 +423,10 @@ impl Task {
         if self.sources.changed() {
             let effects = self.machine.on(self.clock.now(), MachineInput::SourcesChanged);
             debug_assert!(effects.is_empty(), "it is looked at before the next call");
+        }
+        // Pieces of an answer come often, and nothing is asked after them.
+        if !matches!(input, MachineInput::Call { .. } | MachineInput::ToolOutput { .. }) {
+            self.follow_forgotten();
         }
         self.count(&input);
         let effects = self.machine.on(self.clock.now(), input);

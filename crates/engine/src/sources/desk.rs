@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::future::join_all;
 use quipu_machine::{Calls, EpochReason, RefreshResult, Refreshes, Stretch, Summary};
-use quipu_protocol::{Epoch, EpochContext, Model, NodeId};
+use quipu_protocol::{Epoch, EpochContext, Model, NodeId, Trust};
 use quipu_seal::Sealer;
+use quipu_store::Graph;
 use quipu_tools::Tool;
-use quipu_transcript::{PLAN_TOOL, TODO_TOOL, estimate_text};
+use quipu_transcript::{FORGOTTEN, PLAN_TOOL, TODO_TOOL, estimate_text};
 use tokio_util::sync::CancellationToken;
 
 use super::absent::AbsentTool;
@@ -87,6 +88,7 @@ struct State {
 /// The sources of a session.
 pub(crate) struct Sources {
     sealer: Arc<Sealer>,
+    store: Arc<dyn Graph>,
     cwd: PathBuf,
     standing: SessionView,
     runner: OnceLock<Arc<dyn Backend>>,
@@ -103,6 +105,7 @@ pub(crate) struct Sources {
 /// What the options of a session say of its sources and its prompt.
 pub(crate) struct SourceOptions<'a> {
     pub(crate) sealer: Arc<Sealer>,
+    pub(crate) store: Arc<dyn Graph>,
     pub(crate) cwd: PathBuf,
     pub(crate) standing: SessionView,
     pub(crate) runner: Runner,
@@ -158,6 +161,7 @@ impl Sources {
         };
         let mut sources = Self {
             sealer: wanted.sealer.clone(),
+            store: wanted.store.clone(),
             cwd: wanted.cwd.clone(),
             standing: wanted.standing.clone(),
             runner: OnceLock::new(),
@@ -243,7 +247,26 @@ impl Sources {
             false => state.frame.tail.clone(),
         };
         let frame = Frame { head: Some(self.sealer.seal(text.trim()).into_owned()), tail };
-        self.compose(&frame, &state.held.contexts).0
+        let mut contexts = state.held.contexts.clone();
+        self.forget(&mut contexts);
+        self.compose(&frame, &contexts).0
+    }
+
+    /// Takes lines that a person had forgotten out of what untrusted sources gave; whether there were any.
+    fn forget(&self, contexts: &mut [LastAnswer<ContextParts>]) -> bool {
+        let Some(hidden) = self.store.hidden().filter(|hidden| hidden.problem().is_none()) else {
+            return false;
+        };
+        let mut has_some = false;
+        let parts = contexts.iter_mut().flat_map(|last| &mut last.given.parts);
+        for part in parts.filter(|part| part.trust == Trust::Untrusted) {
+            if part.text.lines().any(|line| hidden.hides_line(line)) {
+                let left = |line| if hidden.hides_line(line) { FORGOTTEN } else { line };
+                part.text = part.text.split('\n').map(left).collect::<Vec<_>>().join("\n");
+                has_some = true;
+            }
+        }
+        has_some
     }
 
     /// What a source gives now.
@@ -352,7 +375,7 @@ impl Sources {
             });
             slots.collect()
         };
-        let (frame, held, rest, record) = match &was {
+        let (frame, mut held, mut rest, mut record) = match &was {
             Some((rest, record)) if system.is_none() => {
                 (recorded, kept(&self.contexts), rest.clone(), record.cloned())
             }
@@ -373,7 +396,12 @@ impl Sources {
                 }
             }
         };
-        let rest = (system.is_some() || was.is_none()).then_some(rest);
+        let has_forgotten = self.forget(&mut held);
+        if has_forgotten {
+            let (left, of_left) = self.compose(&frame, &held);
+            (rest, record) = (left, Some(of_left));
+        }
+        let rest = (system.is_some() || was.is_none() || has_forgotten).then_some(rest);
         let prompt =
             Prompt::of(&self.sealer, wanted.identity, rest.as_deref(), past.map(|past| &past.prompt));
         let state = self.state_mut();
@@ -508,6 +536,7 @@ impl Sources {
             self.tell_once(text.clone(), text, &mut notices);
         }
         let set = set.after_set(&before);
+        self.forget(&mut held.contexts);
         let mut state = self.state();
         let (prompt, record) = match self.contexts.is_empty() {
             true => (state.prompt.clone(), None),

@@ -39,6 +39,8 @@ mod follower;
 #[cfg(test)]
 mod forest;
 #[cfg(test)]
+mod forgotten;
+#[cfg(test)]
 mod fork;
 #[cfg(test)]
 mod history;

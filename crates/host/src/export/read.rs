@@ -3,7 +3,7 @@
 use quipu::history::{SessionTree, TreeItem, TreeQuery};
 use quipu_dag::Node;
 use quipu_protocol::NodeId;
-use quipu_store::{Graph, LineageEnd, SessionRow, decode_nodes};
+use quipu_store::{Graph, LineageEnd, SessionRow, decode_whole};
 use quipu_transcript::DecodedEntry;
 
 use super::{ExportError, ExportSummary};
@@ -134,7 +134,7 @@ impl TreeExport<'_> {
                     Failure::new(FailureKind::Store, what).advise(Advice::Examine)
                 })?);
             }
-            let decoded = decode_nodes(self.store, &nodes).await?;
+            let decoded = decode_whole(self.store, &nodes).await?;
             for ((node, decoded), (_, level, starts)) in nodes.iter().zip(&decoded).zip(places) {
                 let label = self.tree.labels.get(&node.id).map(String::as_str);
                 let head = node.id == self.tree.head;

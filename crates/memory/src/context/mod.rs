@@ -11,7 +11,7 @@ use quipu::{Context, ContextAsk, ContextSource, Section, SourceError};
 use quipu_store::StoreError;
 
 use crate::files::{FileName, FileProblem};
-use crate::notes::{LineAuthor, Notebook};
+use crate::notes::{LineAuthor, NOTE_BYTES, Notebook};
 use crate::{AuthorClass, ForgetList, MemoryError, MemoryKind};
 
 pub use section::visible;
@@ -21,7 +21,9 @@ use section::{CutSide, FileExcerpt, framed};
 pub const USER_BUDGET: usize = 4_000;
 /// Characters of `MEMORY.md` at most.
 pub const MEMORY_BUDGET: usize = 12_000;
-/// Characters of the notes of one day at most.
+/// Characters of a file of today's notes at most: of one note that a model adds, all are seen.
+pub const TODAY_BUDGET: usize = NOTE_BYTES + 100;
+/// Characters of a file of yesterday's notes at most.
 pub const DAY_BUDGET: usize = 3_000;
 /// Characters of everything at most. Where the model's window is small, it is less.
 pub const CONTEXT_BUDGET: usize = 24_000;
@@ -92,7 +94,7 @@ impl MemorySource {
         let mut wanted = vec![
             (top(FileName::USER), USER_BUDGET, CutSide::End),
             (top(FileName::MEMORY), MEMORY_BUDGET, CutSide::End),
-            (FileChoice::Day(self.today), DAY_BUDGET, CutSide::Beginning),
+            (FileChoice::Day(self.today), TODAY_BUDGET, CutSide::Beginning),
         ];
         if let Ok(yesterday) = self.today.yesterday() {
             wanted.push((FileChoice::Day(yesterday), DAY_BUDGET, CutSide::Beginning));
@@ -133,7 +135,8 @@ impl MemorySource {
         };
         let shown = |line| if self.forgotten.hides_line(line) { "" } else { line };
         let text = text.text.lines().map(shown).collect::<Vec<_>>().join("\n");
-        Ok(FileExcerpt::of(&text, is_trusted, most, cut))
+        let path = format!("{}{name}", book.place().kind.prefix());
+        Ok(FileExcerpt::of(&path, &text, is_trusted, most, cut))
     }
 }
 

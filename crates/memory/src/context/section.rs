@@ -1,10 +1,12 @@
 //! A file as a section of the system prompt: what is shown of it, and what is said of the rest.
 
 use crate::files::{FileName, FileProblem};
-use crate::{MemoryKind, MemoryPlace};
+use crate::{Citation, MemoryKind, MemoryPlace};
 
 /// Characters of one line at most.
 const LINE: usize = 1_000;
+/// Lines that are cut and named.
+const NAMED: usize = 5;
 
 /// Which part of a file is left out where it is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +31,9 @@ impl FileExcerpt {
         Self { notes: vec![format!("not shown: {problem}")], ..Self::default() }
     }
 
-    /// `None` where there is nothing to show or to say.
+    /// `None` where there is nothing to show or to say. `path` is how `memory_get` knows the file.
     pub(super) fn of(
+        path: &str,
         text: &str,
         is_trusted: impl Fn(u32) -> bool,
         most: usize,
@@ -49,23 +52,27 @@ impl FileExcerpt {
         if is_blank && unaccepted == 0 {
             return None;
         }
-        let count = kept.len();
+        let (count, ends) =
+            (kept.len(), kept.first().zip(kept.last()).map(|(first, last)| (first.0, last.0)));
+        let length = |line: &str| line.chars().count() + 1;
+        let is_whole = kept.iter().map(|(_, line)| length(line)).sum::<usize>() <= most;
         if cut == CutSide::Beginning {
             kept.reverse();
         }
         let mut characters = 0;
-        let mut shortened = 0;
+        let mut shortened = Vec::new();
         let mut shown = 0;
-        for (_, line) in &mut kept {
+        for (number, line) in &mut kept {
             // One long line leaves room for others.
-            if line.chars().count() > LINE {
+            let is_long = !is_whole && line.chars().count() > LINE;
+            if is_long {
                 *line = line.chars().take(LINE).collect::<String>() + "\u{2026}";
-                shortened += 1;
             }
-            characters += line.chars().count() + 1;
+            characters += length(line);
             if characters > most {
                 break;
             }
+            shortened.extend(is_long.then_some(*number));
             shown += 1;
         }
         kept.truncate(shown);
@@ -73,19 +80,24 @@ impl FileExcerpt {
             kept.reverse();
         }
         let mut notes = Vec::new();
-        if shortened > 0 {
-            notes.push(format!("{shortened} lines are cut at {LINE} characters; memory_get reads them"));
-        }
-        if shown < count {
-            let which = match (cut, kept.first(), kept.last()) {
-                (CutSide::Beginning, Some((first, _)), _) => format!("lines before {first}"),
-                (CutSide::End, _, Some((last, _))) => format!("lines after {last}"),
-                (_, _, _) => "all lines".to_owned(),
-            };
+        if !shortened.is_empty() {
+            shortened.sort_unstable();
+            let places: Vec<String> =
+                shortened.iter().take(NAMED).map(|line| cited(path, *line, *line)).collect();
+            let more = if shortened.len() > NAMED { ", \u{2026}" } else { "" };
             notes.push(format!(
-                "{} of {count} lines are left out ({which}); memory_get reads them",
-                count - shown
+                "{} lines are cut at {LINE} characters; memory_get reads {}{more}",
+                shortened.len(),
+                places.join(", ")
             ));
+        }
+        if let Some((first, last)) = ends.filter(|_| shown < count) {
+            let place = match (cut, kept.first(), kept.last()) {
+                (CutSide::Beginning, Some((shown, _)), _) => cited(path, first, shown - 1),
+                (CutSide::End, _, Some((shown, _))) => cited(path, shown + 1, last),
+                (_, _, _) => cited(path, first, last),
+            };
+            notes.push(format!("{} of {count} lines are left out; memory_get reads {place}", count - shown));
         }
         if unaccepted > 0 {
             notes.push(format!("{unaccepted} lines that nobody has accepted are left out"));
@@ -94,6 +106,10 @@ impl FileExcerpt {
         let characters = text.chars().count();
         Some(Self { text, notes, characters })
     }
+}
+
+fn cited(path: &str, first: u32, last: u32) -> String {
+    Citation { path: path.to_owned(), lines: first..=last }.to_string()
 }
 
 /// The section: where the text is from, the text, and what is missing of it.

@@ -39,6 +39,12 @@ pub enum FileProblem {
     /// Git left marks of a conflict in it.
     #[error("line {0} is a conflict mark of git; resolve the conflict")]
     Conflict(u32),
+    /// Its name is none that a file of a memory has.
+    #[error("its name is not UTF-8, too long, or has control characters; rename it")]
+    Name,
+    /// It lies deeper than a memory is read.
+    #[error("it lies more than {} directories below memory/", DEPTH - 1)]
+    TooDeep,
     /// There are more files than [`FILES`].
     #[error("the memory has more than {FILES} files")]
     TooMany,
@@ -106,6 +112,14 @@ pub struct FileList {
     pub problems: Vec<(PathBuf, FileProblem)>,
 }
 
+impl FileList {
+    /// Whether there is nothing, good or bad.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.problems.is_empty()
+    }
+}
+
 /// The files of the memory in a directory; none where it does not exist. Contents are not read.
 #[must_use]
 pub fn list_files(root: &Path) -> FileList {
@@ -137,20 +151,29 @@ fn walk(list: &mut FileList, below: &str, directory: &Path, depth: usize) {
     };
     for entry in entries.flatten() {
         if list.files.len() + list.problems.len() >= FILES {
-            list.problems.push((directory.to_path_buf(), FileProblem::TooMany));
+            if !list.problems.iter().any(|(_, problem)| *problem == FileProblem::TooMany) {
+                list.problems.push((directory.to_path_buf(), FileProblem::TooMany));
+            }
             return;
         }
-        let path = entry.path();
-        // Names that are no text, and hidden ones, are not the memory's.
-        let Some(name) = entry.file_name().to_str().filter(|name| !name.starts_with('.')).map(str::to_owned)
-        else {
+        let (path, name) = (entry.path(), entry.file_name());
+        // Hidden ones are not the memory's.
+        if name.as_encoded_bytes().starts_with(b".") {
             continue;
-        };
-        let name = format!("{below}/{name}");
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() && depth < DEPTH => walk(list, &name, &path, depth + 1),
-            Ok(kind) if kind.is_dir() => {}
-            _ if name.ends_with(".md") => take(list, &name, &path),
+        }
+        let is_note = name.as_encoded_bytes().ends_with(b".md");
+        let kind = entry.file_type().ok();
+        let is_directory = kind.is_some_and(|kind| kind.is_dir());
+        let name = name.to_str().map(|name| format!("{below}/{name}"));
+        match name {
+            Some(name) if is_directory && depth < DEPTH => walk(list, &name, &path, depth + 1),
+            Some(_) if is_directory => list.problems.push((path, FileProblem::TooDeep)),
+            None if is_directory || is_note => list.problems.push((path, FileProblem::Name)),
+            Some(name) if is_note => take(list, &name, &path),
+            // What lies behind the link is not looked at.
+            _ if kind.is_some_and(|kind| kind.is_symlink()) && path.is_dir() => {
+                list.problems.push((path, FileProblem::Link));
+            }
             _ => {}
         }
     }
@@ -177,7 +200,7 @@ fn take(list: &mut FileList, name: &str, path: &Path) {
     match (problem, FileName::new(name)) {
         (None, Ok(name)) => list.files.push(ListedFile { name, bytes: found.len(), stamp: (&found).into() }),
         (Some(problem), Ok(_)) => list.problems.push((path.to_path_buf(), problem)),
-        (_, Err(_)) => {}
+        (_, Err(_)) => list.problems.push((path.to_path_buf(), FileProblem::Name)),
     }
 }
 

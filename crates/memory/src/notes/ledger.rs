@@ -6,11 +6,12 @@ use quipu_protocol::{ChunkId, NodeId, UnixMs};
 use serde::{Deserialize, Serialize};
 use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
 
+use super::shape::TextShape;
 use crate::AuthorClass;
 use crate::files::FileStamp;
 
 /// Letters of a line that was moved, at least, so that it is known again.
-const KNOWN_AGAIN: usize = 12;
+pub(super) const KNOWN_AGAIN: usize = 12;
 
 /// The lines of a file and the nodes that wrote them, as they are now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +32,9 @@ pub(crate) struct TrackedFile {
     /// The state of the file when it was last seen with this content; the default where it was not.
     #[serde(default)]
     pub(crate) stamp: FileStamp,
+    /// Its lines, where the graph does not keep the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) shape: Option<TextShape>,
 }
 
 /// What a node says of itself.
@@ -99,12 +103,13 @@ impl Ledger {
             FormerText::Unknown => vec![NOBODY; new.len()],
         };
         let stamp = FileStamp::default();
-        self.files.insert(path.to_owned(), TrackedFile { content, lines: joined(&lines), stamp });
+        let file = TrackedFile { content, lines: joined(&lines), stamp, shape: None };
+        self.files.insert(path.to_owned(), file);
     }
 
     /// There is a file whose text is not known.
     pub(crate) fn lose(&mut self, path: &str, content: ChunkId) {
-        let file = TrackedFile { content, lines: Vec::new(), stamp: FileStamp::default() };
+        let file = TrackedFile { content, lines: Vec::new(), stamp: FileStamp::default(), shape: None };
         self.files.insert(path.to_owned(), file);
     }
 

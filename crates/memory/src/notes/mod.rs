@@ -12,6 +12,10 @@ mod notebook;
 mod observe;
 mod pass;
 mod review;
+mod shape;
+
+/// Bytes of one note that a model adds, at most.
+pub const NOTE_BYTES: usize = 4_000;
 
 pub use forget::FoundLine;
 pub use ledger::{LineAuthor, LineRange};
@@ -19,3 +23,4 @@ pub use node::{CHANGE, NoteChange, session_of};
 pub use notebook::{NoteAuthor, Notebook, WrittenNote};
 pub use observe::UnexplainedChange;
 pub use review::LinesToReview;
+pub use shape::{FileShapes, TextShape};

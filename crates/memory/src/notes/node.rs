@@ -12,6 +12,7 @@ use quipu_transcript::{DecodedEntry, Listing, encode_listed};
 use serde::{Deserialize, Serialize};
 
 use super::ledger::LineRange;
+use super::shape::FileShapes;
 use crate::{AuthorClass, MemoryPlace};
 
 /// The type of messages that are changes of a memory, and the name of what their nodes say beside the files.
@@ -29,6 +30,9 @@ pub struct NoteChange {
     /// Lines that a person accepted, by file.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub accepted: BTreeMap<String, Vec<LineRange>>,
+    /// The shapes of files that hold a secret, whose text the graph does not keep.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub shapes: BTreeMap<String, FileShapes>,
     /// Nodes whose text no search of a memory shows any more.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hidden: Vec<NodeId>,

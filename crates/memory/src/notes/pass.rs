@@ -1,11 +1,12 @@
 //! One look at a memory under its lock: what is known, what is on the disk, and what is added.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, FileChange, FileState, NodeId, Unknown};
 use quipu_seal::Sealer;
-use quipu_store::{LineageEnd, NewChunk, RefMove, StoreError, decode_nodes};
+use quipu_store::{LineageEnd, NewChunk, RefMove, StoreError, decode_whole};
 use sha2::{Digest as _, Sha256};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
@@ -15,6 +16,7 @@ use super::ledger::{
 use super::node::{NodeChain, NoteChange, change_of, content_of, ref_of};
 use super::notebook::{NoteAuthor, Notebook, WrittenNote};
 use super::observe::{UnexplainedChange, of_repository};
+use super::shape::{FileShapes, TextShape, shaped};
 use crate::files::{
     FILE_BYTES, FileName, FileProblem, FileStamp, FileText, Replacement, list_files, read_file, replace,
 };
@@ -39,6 +41,8 @@ struct TextState {
     text: Option<String>,
     content: ChunkId,
     state: FileState,
+    /// Its lines, where the graph does not keep the text.
+    shape: Option<TextShape>,
 }
 
 impl TextState {
@@ -51,10 +55,24 @@ impl TextState {
     }
 }
 
-fn former(state: Option<&TextState>) -> FormerText<'_> {
-    match state {
-        None => FormerText::Absent,
-        Some(state) => state.text.as_deref().map_or(FormerText::Unknown, FormerText::Text),
+/// A file became another one.
+fn change_of_file(ledger: &mut Ledger, file: &FileDraft, node: NodeId, sealer: &Sealer) {
+    let (name, after) = (file.name.as_str(), file.after.as_ref());
+    let new = after.and_then(TextState::new_text);
+    match &file.before {
+        None => ledger.change(name, FormerText::Absent, new, node),
+        Some(TextState { text: Some(text), .. }) => ledger.change(name, FormerText::Text(text), new, node),
+        // Of the text before only the lines are known: those of the new one are compared with them.
+        Some(TextState { shape: Some(shape), .. }) => {
+            let new = new.map(|(text, content)| (shaped(text, sealer), content));
+            let new = new.as_ref().map(|(text, content)| (text.as_str(), *content));
+            ledger.change(name, FormerText::Text(&shape.lines), new, node);
+        }
+        Some(TextState { shape: None, .. }) => ledger.change(name, FormerText::Unknown, new, node),
+    }
+    if let Some(known) = ledger.files.get_mut(name) {
+        known.stamp = file.stamp;
+        known.shape = after.and_then(|after| after.shape.clone());
     }
 }
 
@@ -168,7 +186,7 @@ impl<'a> Pass<'a> {
             Some(text) => kept(&text, &self.book.sealer),
             None => {
                 let state = FileState::unknown(Unknown::Secret);
-                TextState { text: None, content: known.content, state }
+                TextState { text: None, content: known.content, state, shape: known.shape.clone() }
             }
         }))
     }
@@ -271,12 +289,7 @@ impl<'a> Pass<'a> {
     fn add(&mut self, change: ChangeDraft) {
         // As if it were committed, so that what follows sees it; the node is not known yet.
         for file in &change.files {
-            let new = file.after.as_ref().and_then(TextState::new_text);
-            let old = former(file.before.as_ref());
-            self.ledger.change(file.name.as_str(), old, new, NOBODY);
-            if let Some(known) = self.ledger.files.get_mut(file.name.as_str()) {
-                known.stamp = file.stamp;
-            }
+            change_of_file(&mut self.ledger, file, NOBODY, &self.book.sealer);
         }
         self.pending.push(change);
     }
@@ -295,7 +308,7 @@ impl<'a> Pass<'a> {
             let mut nodes = Vec::new();
             for change in &pending {
                 let node = place(&mut chain, change);
-                record(&mut ledger, change, node);
+                record(&mut ledger, change, node, &self.book.sealer);
                 nodes.push(node);
             }
             let Some(head) = chain.head else { break };
@@ -330,11 +343,14 @@ fn named(files: Vec<FileName>, nodes: &[NodeId]) -> Vec<UnexplainedChange> {
 fn kept(text: &str, sealer: &Sealer) -> TextState {
     let content = ChunkId(Sha256::digest(text.as_bytes()).into());
     let size = text.len() as u64;
-    let state = match sealer.seal(text) {
-        std::borrow::Cow::Owned(_) => FileState::Unknown { why: Unknown::Secret, size: Some(size) },
-        std::borrow::Cow::Borrowed(_) => FileState::File { mode: MODE, size, content },
+    let (state, shape) = match sealer.seal(text) {
+        Cow::Owned(_) => {
+            let state = FileState::Unknown { why: Unknown::Secret, size: Some(size) };
+            (state, Some(TextShape::of(text, sealer)))
+        }
+        Cow::Borrowed(_) => (FileState::File { mode: MODE, size, content }, None),
     };
-    TextState { text: Some(text.to_owned()), content, state }
+    TextState { text: Some(text.to_owned()), content, state, shape }
 }
 
 /// The new text with the secrets of what is new in it replaced; what stood there before stays.
@@ -359,6 +375,7 @@ fn sealed(old: &str, new: &str, sealer: &Sealer) -> String {
 
 fn place(chain: &mut NodeChain, change: &ChangeDraft) -> NodeId {
     let state = |kept: Option<&TextState>| kept.map_or(FileState::Absent, |kept| kept.state.clone());
+    let mut said = change.said.clone();
     let mut files = Vec::new();
     let mut words = Vec::new();
     for file in &change.files {
@@ -369,7 +386,14 @@ fn place(chain: &mut NodeChain, change: &ChangeDraft) -> NodeId {
             }
         }
         words.push(format!("{}: {}", file.name, difference_in_words(file)));
-        files.push(FileChange { path: file.name.as_str().to_owned(), before, after });
+        let path = file.name.as_str().to_owned();
+        let shape = |state: &Option<TextState>| state.as_ref().and_then(|state| state.shape.clone());
+        let shapes =
+            FileShapes { before: shape(&file.before).map(|shape| shape.whole), after: shape(&file.after) };
+        if !shapes.is_empty() {
+            said.shapes.insert(path.clone(), shapes);
+        }
+        files.push(FileChange { path, before, after });
     }
     for (path, ranges) in &change.said.accepted {
         for LineRange { first, last } in ranges {
@@ -377,7 +401,7 @@ fn place(chain: &mut NodeChain, change: &ChangeDraft) -> NodeId {
         }
     }
     let text = format!("{} ({}, by {})", words.join("; "), change.class.name(), change.said.by);
-    chain.change(text, change.class, &change.said, files, now())
+    chain.change(text, change.class, &said, files, now())
 }
 
 fn difference_in_words(file: &FileDraft) -> String {
@@ -399,17 +423,12 @@ fn difference_in_words(file: &FileDraft) -> String {
     }
 }
 
-fn record(ledger: &mut Ledger, change: &ChangeDraft, node: NodeId) {
+fn record(ledger: &mut Ledger, change: &ChangeDraft, node: NodeId, sealer: &Sealer) {
     let NoteChange { by, sources, accepted, .. } = &change.said;
     let said = ChangeRecord { class: change.class, by: by.clone(), at: now(), sources: sources.clone() };
     ledger.nodes.insert(node, said);
     for file in &change.files {
-        let new = file.after.as_ref().and_then(TextState::new_text);
-        let old = former(file.before.as_ref());
-        ledger.change(file.name.as_str(), old, new, node);
-        if let Some(known) = ledger.files.get_mut(file.name.as_str()) {
-            known.stamp = file.stamp;
-        }
+        change_of_file(ledger, file, node, sealer);
     }
     for (path, ranges) in accepted {
         ranges.iter().for_each(|range| ledger.accept(path, *range, node));
@@ -456,7 +475,7 @@ async fn load(book: &Notebook) -> Result<Ledger, MemoryError> {
     let Some(head) = head else { return Ok(ledger) };
     let nodes = book.store.lineage(head, LineageEnd::Root).await?;
     for nodes in nodes.chunks(PAGE) {
-        let decoded = decode_nodes(&*book.store, nodes).await?;
+        let decoded = decode_whole(&*book.store, nodes).await?;
         for (node, decoded) in nodes.iter().zip(decoded) {
             let said = change_of(&decoded);
             if let Some((class, NoteChange { by, sources, .. })) = &said {
@@ -465,7 +484,8 @@ async fn load(book: &Notebook) -> Result<Ledger, MemoryError> {
                 ledger.nodes.insert(node.id, record);
             }
             for FileChange { path, before, after } in &decoded.step.files {
-                apply(book, &mut ledger, path, (before, after), node.id).await?;
+                let shapes = said.as_ref().and_then(|(_, said)| said.shapes.get(path));
+                apply(book, &mut ledger, path, (before, after), (shapes, node.id)).await?;
             }
             let accepted: BTreeMap<_, _> = said.map(|(_, said)| said.accepted).unwrap_or_default();
             for (path, ranges) in accepted {
@@ -473,8 +493,51 @@ async fn load(book: &Notebook) -> Result<Ledger, MemoryError> {
             }
         }
     }
+    recognize(book, &mut ledger);
     save(book, &ledger);
     Ok(ledger)
+}
+
+/// Finds the content of files that nodes know by their lines alone, where they are as the last node left them.
+fn recognize(book: &Notebook, ledger: &mut Ledger) {
+    for (name, known) in &mut ledger.files {
+        let Some(shape) = known.shape.as_ref().filter(|_| known.content == NO_CONTENT) else { continue };
+        let Ok(name) = FileName::new(name) else { continue };
+        let Ok(text) = read_file(&book.place.root, &name) else { continue };
+        if book.sealer.fingerprint(&text.text) == shape.whole {
+            known.content = ChunkId(Sha256::digest(text.text.as_bytes()).into());
+        }
+    }
+}
+
+/// A text before a change, as far as nodes know it.
+enum KnownText {
+    Text(String),
+    Shape(TextShape),
+}
+
+impl KnownText {
+    /// Its lines, and those of the text after it, so that they can be compared.
+    fn beside<'a>(&'a self, new: &'a str, sealer: &Sealer) -> (&'a str, Cow<'a, str>) {
+        match self {
+            Self::Text(text) => (text, Cow::Borrowed(new)),
+            Self::Shape(shape) => (&shape.lines, Cow::Owned(shaped(new, sealer))),
+        }
+    }
+
+    fn lines(&self, sealer: &Sealer) -> String {
+        match self {
+            Self::Text(text) => shaped(text, sealer),
+            Self::Shape(shape) => shape.lines.clone(),
+        }
+    }
+
+    fn is(&self, whole: &str, sealer: &Sealer) -> bool {
+        match self {
+            Self::Text(text) => sealer.fingerprint(text) == whole,
+            Self::Shape(shape) => shape.whole == whole,
+        }
+    }
 }
 
 /// A change of a file that a node says.
@@ -483,13 +546,18 @@ async fn apply(
     ledger: &mut Ledger,
     path: &str,
     (before, after): (&FileState, &FileState),
-    node: NodeId,
+    (shapes, node): (Option<&FileShapes>, NodeId),
 ) -> Result<(), MemoryError> {
-    let known = ledger.files.get(path).map(|known| known.content);
-    let mut old = match known {
+    let sealer = &*book.sealer;
+    let (known, shape) = match ledger.files.get(path) {
+        Some(file) => (Some(file.content), file.shape.clone()),
+        None => (None, None),
+    };
+    let text = match known {
         Some(content) => text_of(book, content).await?,
         None => None,
     };
+    let mut old = text.map(KnownText::Text).or(shape.map(KnownText::Shape));
     match before {
         FileState::Absent => {
             ledger.files.remove(path);
@@ -499,37 +567,65 @@ async fn apply(
         FileState::File { content, .. } => {
             let found = text_of(book, *content).await?;
             match &found {
-                Some(text) => {
-                    let former = old.as_deref().map_or(FormerText::Unknown, FormerText::Text);
-                    ledger.change(path, former, Some((text.as_str(), *content)), NOBODY);
-                }
+                Some(text) => became(ledger, path, old.as_ref(), (text, *content), NOBODY, sealer),
                 None => ledger.lose(path, *content),
             }
-            old = found;
+            old = found.map(KnownText::Text);
         }
         FileState::Link { .. } | FileState::Directory { .. } | FileState::Unknown { .. } => {
-            ledger.lose(path, NO_CONTENT);
-            old = None;
+            let whole = shapes.and_then(|shapes| shapes.before.as_deref());
+            old = old.filter(|old| whole.is_some_and(|whole| old.is(whole, sealer)));
+            if old.is_none() {
+                ledger.lose(path, NO_CONTENT);
+            }
         }
     }
-    let former = match (before, old.as_deref()) {
-        (FileState::Absent, _) => FormerText::Absent,
-        (_, Some(old)) => FormerText::Text(old),
-        (_, None) => FormerText::Unknown,
-    };
-    match after {
-        FileState::File { content, .. } => match text_of(book, *content).await? {
-            Some(text) => ledger.change(path, former, Some((text.as_str(), *content)), node),
+    if *before == FileState::Absent {
+        old = None;
+    }
+    match (after, shapes.and_then(|shapes| shapes.after.as_ref())) {
+        (FileState::File { content, .. }, _) => match text_of(book, *content).await? {
+            Some(text) if *before == FileState::Absent => {
+                ledger.change(path, FormerText::Absent, Some((&text, *content)), node);
+            }
+            Some(text) => became(ledger, path, old.as_ref(), (&text, *content), node, sealer),
             None => ledger.lose(path, *content),
         },
-        FileState::Absent => {
+        (FileState::Absent, _) => {
             ledger.files.remove(path);
         }
-        FileState::Link { .. } | FileState::Directory { .. } | FileState::Unknown { .. } => {
+        (FileState::Unknown { .. }, Some(shape)) => {
+            let lines = old.as_ref().map(|old| old.lines(sealer));
+            let former = match (before, lines.as_deref()) {
+                (FileState::Absent, _) => FormerText::Absent,
+                (_, Some(lines)) => FormerText::Text(lines),
+                (_, None) => FormerText::Unknown,
+            };
+            ledger.change(path, former, Some((&shape.lines, NO_CONTENT)), node);
+            if let Some(known) = ledger.files.get_mut(path) {
+                known.shape = Some(shape.clone());
+            }
+        }
+        (FileState::Link { .. } | FileState::Directory { .. } | FileState::Unknown { .. }, _) => {
             ledger.lose(path, NO_CONTENT);
         }
     }
     Ok(())
+}
+
+/// A file that was there became another one.
+fn became(
+    ledger: &mut Ledger,
+    path: &str,
+    old: Option<&KnownText>,
+    (text, content): (&str, ChunkId),
+    node: NodeId,
+    sealer: &Sealer,
+) {
+    match old.map(|old| old.beside(text, sealer)) {
+        Some((old, new)) => ledger.change(path, FormerText::Text(old), Some((&new, content)), node),
+        None => ledger.change(path, FormerText::Unknown, Some((text, content)), node),
+    }
 }
 
 fn cache_path(book: &Notebook) -> std::path::PathBuf {

@@ -85,3 +85,44 @@ fn bad_files_are_reported_and_stay_as_they_are() {
     assert_eq!(read_file(&root, &name("memory/conflict.md")).unwrap().conflict, Some(2));
     assert_eq!(std::fs::read(root.join("memory/latin.md")).unwrap(), b"caf\xe9");
 }
+
+#[test]
+fn entries_that_are_left_out_are_reported() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let world = World::new();
+    let root = world.book().place().root.clone();
+    for good in ["memory/good.md", "memory/a/b/good.md"] {
+        world.put(good, "good\n");
+    }
+    // What is not the memory's is not reported: hidden files, and those that are no notes.
+    for other in ["memory/.hidden.md", "memory/.dreams/x.md", "memory/picture.png"] {
+        world.put(other, "x");
+    }
+    world.put("memory/a/b/c/deep.md", "deep\n");
+    world.put("memory/a\nb.md", "odd\n");
+    world.put(&format!("memory/{}.md", "x".repeat(240)), "good\n");
+    world.put(&format!("memory/{0}/{0}.md", "y".repeat(240)), "long\n");
+    std::fs::write(root.join("memory").join(std::ffi::OsStr::from_bytes(b"caf\xe9.md")), "odd\n").unwrap();
+    std::os::unix::fs::symlink(world.dir.path(), root.join("memory/elsewhere")).unwrap();
+    std::os::unix::fs::symlink("nowhere", root.join("memory/dangling")).unwrap();
+    let list = list_files(&root);
+    let names: Vec<_> = list.files.iter().map(|file| file.name.as_str().len()).collect();
+    assert_eq!(names.len(), 3, "{:?}", list.files);
+    let mut found: Vec<String> = list
+        .problems
+        .iter()
+        .map(|(path, problem)| {
+            let name = path.strip_prefix(&root).unwrap().to_string_lossy().into_owned();
+            format!("{}: {problem:?}", name.chars().take(20).collect::<String>())
+        })
+        .collect();
+    found.sort();
+    let expected = [
+        "memory/a\nb.md: Name".to_owned(),
+        "memory/a/b/c: TooDeep".to_owned(),
+        "memory/caf\u{fffd}.md: Name".to_owned(),
+        "memory/elsewhere: Link".to_owned(),
+        format!("memory/{}: Name", "y".repeat(13)),
+    ];
+    assert_eq!(found, expected);
+}

@@ -13,6 +13,8 @@ mod files;
 #[cfg(test)]
 mod notes;
 #[cfg(test)]
+mod projects;
+#[cfg(test)]
 mod search;
 #[cfg(test)]
 mod support;

@@ -8,6 +8,7 @@ use quipu_memory::notes::session_of;
 use quipu_memory::{AuthorClass, ForgetList, MemoryError};
 use quipu_protocol::{Entry, FileState, Message};
 use quipu_store::{LineageEnd, RefName, decode_nodes};
+use sha2::Digest as _;
 
 use crate::support::{World, by, classes, name};
 
@@ -87,6 +88,59 @@ async fn lines_of_a_text_that_is_not_kept_become_nobodys() {
     // From the nodes alone nobody can say who wrote the first line.
     std::fs::remove_dir_all(world.home().state()).unwrap();
     assert_eq!(classes(&world.book(), "MEMORY.md").await, ["untrusted", "owner"]);
+}
+
+/// A secret in a form that everybody finds.
+const KEY: &str = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+
+#[tokio::test]
+async fn lines_beside_a_secret_keep_their_classes() {
+    let world = World::new();
+    let file = name("MEMORY.md");
+    world.put("MEMORY.md", "the accepted line of a person\n\tindented and accepted\nok\n");
+    let book = world.book();
+    let waiting = book.to_review().await.unwrap();
+    book.accept(&waiting).await.unwrap().unwrap();
+    let with_key = |old: &str| Some(format!("{old}the key is {KEY}\n"));
+    book.write(&file, &by(AuthorClass::Owner), with_key).await.unwrap().unwrap();
+    book.append(&file, &by(AuthorClass::Agent), "what a model found out").await.unwrap().unwrap();
+    let expected = ["owner", "owner", "owner", "owner", "agent"];
+    assert_eq!(classes(&book, "MEMORY.md").await, expected);
+    // The nodes alone say the same, with a file that is as they left it.
+    std::fs::remove_dir_all(world.home().state()).unwrap();
+    assert_eq!(classes(&world.book(), "MEMORY.md").await, expected);
+    // A line that somebody adds is nobody's, and the others stay whose they are: known from the cache, and without it.
+    for added in ["planted once\n", "planted twice\n"] {
+        let text = world.text("MEMORY.md");
+        world.put("MEMORY.md", format!("{added}{text}"));
+        std::fs::remove_dir_all(world.home().state()).unwrap();
+        world.book().observe().await.unwrap();
+    }
+    let expected = ["untrusted", "untrusted", "owner", "owner", "owner", "owner", "agent"];
+    assert_eq!(classes(&world.book(), "MEMORY.md").await, expected);
+    // Without the secret it is a text like others.
+    let without = |old: &str| Some(old.replace(KEY, "gone"));
+    world.book().write(&file, &by(AuthorClass::Owner), without).await.unwrap().unwrap();
+    std::fs::remove_dir_all(world.home().state()).unwrap();
+    assert_eq!(classes(&world.book(), "MEMORY.md").await, expected);
+    // The nodes say nothing of the text, and nothing by which it can be guessed.
+    let head = world.store.head(&RefName::session(&session_of(book.place()))).await.unwrap().unwrap();
+    let hash = quipu_protocol::ChunkId(sha2::Sha256::digest(KEY).into()).to_string();
+    for node in world.store.lineage(head, LineageEnd::Root).await.unwrap() {
+        for blob in world.store.blobs(&node.record.parts).await.unwrap().into_iter().flatten() {
+            assert!(!blob.content.contains(KEY) && !blob.content.contains(&hash[..16]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn lines_beside_a_secret_are_nobodys_under_another_key() {
+    let world = World::new();
+    let with_key = |_: &str| Some(format!("mine\nthe key is {KEY}\n"));
+    world.book().write(&name("MEMORY.md"), &by(AuthorClass::Owner), with_key).await.unwrap().unwrap();
+    std::fs::remove_dir_all(world.home().state()).unwrap();
+    let other = World { sealer: Arc::new(quipu_seal::Sealer::new([8; 32])), ..world };
+    assert_eq!(classes(&other.book(), "MEMORY.md").await, ["untrusted", "untrusted"]);
 }
 
 #[tokio::test]

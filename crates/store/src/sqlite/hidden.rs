@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use quipu_protocol::{NodeId, SessionId};
 use rusqlite::{OptionalExtension as _, params};
 
-use super::{QUERY_LIMIT, SEARCH_PATIENCE, SqliteStore, lists, search};
-use crate::{HiddenNodes, SearchHits, SearchQuery, SessionQuery, SessionRow, StoreError};
+use super::{QUERY_LIMIT, SEARCH_PATIENCE, SqliteStore, forest, lists, search};
+use crate::{HiddenNodes, Label, SearchHits, SearchQuery, SessionQuery, SessionRow, StoreError};
 
 /// What hides nodes, once somebody does.
 pub(super) type HiddenSource = OnceLock<Arc<dyn HiddenNodes>>;
@@ -38,6 +38,14 @@ impl SqliteStore {
         Ok(found)
     }
 
+    pub(super) async fn shown_labels(&self, sessions: Vec<SessionId>) -> Result<Vec<Label>, StoreError> {
+        let mut labels = self.read_indexed(move |connection| forest::labels(connection, &sessions)).await?;
+        if let Some(hidden) = self.hiding() {
+            labels.retain(|label| !hidden.hides(&label.node));
+        }
+        Ok(labels)
+    }
+
     pub(super) async fn shown_sessions(&self, query: SessionQuery) -> Result<Vec<SessionRow>, StoreError> {
         let mut sessions = self.read_indexed(move |connection| lists::sessions(connection, &query)).await?;
         let Some(hidden) = self.hiding() else { return Ok(sessions) };
@@ -59,6 +67,10 @@ impl SqliteStore {
             titled.filter(|(_, node)| hidden.hides(node)).map(|(id, _)| id).collect();
         for row in sessions.iter_mut().filter(|row| untitled.contains(&row.id)) {
             row.title.clear();
+        }
+        for row in sessions.iter_mut().filter(|row| !row.called.is_empty() && hidden.hides_line(&row.called))
+        {
+            row.called.clear();
         }
         Ok(sessions)
     }

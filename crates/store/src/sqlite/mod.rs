@@ -85,11 +85,11 @@ use self::shared::SharedMemory;
 use self::writer::{Job, Writer};
 use crate::{
     ActionQuery, ActivityQuery, Commit, DerivedTables, DroppedFiles, Durability, Edge, Erasure, Fence,
-    FileActivity, FileChange, FileDropListener, FileStep, FileStepQuery, ForkPoint, Fut, Head, IndexBacklog,
-    IndexedAnswer, Label, Landmark, LineageEnd, LoggedAction, LoggedMove, OpenWork, Owner, Piece,
-    QUERY_LIMIT, ReadModel, ReadParts, RebuildBacklog, RebuildStart, RefName, ReflogQuery, Report,
-    Reservation, ReserveRequest, Resolution, Revision, Scope, SearchHits, SearchQuery, Seq, SeriesChunk,
-    SessionActivity, SessionQuery, SessionRow, Spelling, Store, StoreError, Upkeep, UsageQuery, UsageSum,
+    FileActivity, FileChange, FileDropListener, FileStep, FileStepQuery, ForkPoint, Fut, Head, HiddenNodes,
+    IndexBacklog, IndexedAnswer, Label, Landmark, LineageEnd, LoggedAction, LoggedMove, OpenWork, Owner,
+    Piece, QUERY_LIMIT, ReadModel, ReadParts, RebuildBacklog, RebuildStart, RefName, ReflogQuery, Report,
+    Reservation, ReserveRequest, Resolution, Revision, Scope, SearchHits, SearchQuery, Seq, SeriesChunk, SessionActivity,
+    SessionQuery, SessionRow, Spelling, Store, StoreError, Upkeep, UsageQuery, UsageSum,
 };
 
 /// Readers beside the writer.
@@ -602,6 +602,10 @@ impl Store for SqliteStore {
         let changes = self.writer().map(Writer::changes);
         Box::pin(async move { changes?.changed().await.map_err(|_| self.closed()) })
     }
+
+    fn hidden(&self) -> Option<&dyn HiddenNodes> {
+        self.hiding()
+    }
 }
 
 impl ReadModel for SqliteStore {
@@ -659,8 +663,7 @@ impl ReadModel for SqliteStore {
     }
 
     fn labels<'a>(&'a self, sessions: &'a [SessionId]) -> Fut<'a, Vec<Label>> {
-        let sessions = sessions.to_vec();
-        Box::pin(self.read_indexed(move |connection| forest::labels(connection, &sessions)))
+        Box::pin(self.shown_labels(sessions.to_vec()))
     }
 
     fn landmarks<'a>(&'a self, sessions: &'a [SessionId], limit: usize) -> Fut<'a, Vec<Landmark>> {
@@ -690,10 +693,6 @@ impl ReadModel for SqliteStore {
 
     fn search(&self, query: SearchQuery) -> Fut<'_, SearchHits> {
         Box::pin(self.shown_hits(query))
-    }
-
-    fn hides(&self, node: &NodeId) -> bool {
-        self.hiding().is_some_and(|hidden| hidden.hides(node))
     }
 
     fn spent(&self, since: UnixMs) -> Fut<'_, f64> {

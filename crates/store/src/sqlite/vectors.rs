@@ -232,7 +232,17 @@ fn nearest(connection: &Connection, query: &SearchQuery, model: &str, vector: &[
 impl Vectors for SqliteStore {
     fn without_vectors<'a>(&'a self, model: &'a str, most: usize) -> Fut<'a, EmbeddingBatch> {
         let model = model.to_owned();
-        Box::pin(self.read(move |connection| without(connection, &model, most)))
+        Box::pin(async move {
+            let mut batch = self.read(move |connection| without(connection, &model, most)).await?;
+            // What nobody is shown is sent to no model either.
+            if let Some(hidden) = self.hiding() {
+                let shown: Vec<bool> = batch.texts.iter().map(|(node, _)| !hidden.hides(node)).collect();
+                let (mut texts, mut rows) = (shown.iter(), shown.iter());
+                batch.texts.retain(|_| texts.next() == Some(&true));
+                batch.rows.retain(|_| rows.next() == Some(&true));
+            }
+            Ok(batch)
+        })
     }
 
     fn keep_vectors<'a>(
@@ -256,7 +266,11 @@ impl Vectors for SqliteStore {
         Box::pin(async move {
             // The conditions are looked up in the index.
             self.index_for(super::SEARCH_PATIENCE, &Arc::default()).await?;
-            self.read(move |connection| nearest(connection, &query, &model, &vector)).await
+            let mut found = self.read(move |connection| nearest(connection, &query, &model, &vector)).await?;
+            if let Some(hidden) = self.hiding() {
+                found.hits.retain(|hit| !hidden.hides(&hit.node));
+            }
+            Ok(found)
         })
     }
 }

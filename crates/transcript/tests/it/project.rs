@@ -5,10 +5,12 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::sample::select;
 use quipu_protocol::{
-    AssistantMessage, Body, CallId, Compaction, Content, Entry, Json, Message, NodeId, StopReason,
+    AssistantMessage, Body, CallId, Compaction, Content, Entry, Json, Message, NodeId, StepInfo, StopReason,
     TextContent, ToolCall, ToolResultMessage, Usage, UserMessage,
 };
-use quipu_transcript::{Projector, check_conversation, context, message_of, project, project_messages};
+use quipu_transcript::{
+    DecodedEntry, Projector, check_conversation, context, forgotten, message_of, project, project_messages,
+};
 
 use crate::strategies;
 
@@ -354,6 +356,31 @@ fn is_complete(entries: &[Entry]) -> bool {
     })
 }
 
+#[test]
+fn forgotten_call_keeps_its_result_and_says_no_word() {
+    let lines = [
+        "user: secret plan",
+        "assistant toolUse: secret call(a) call(b)",
+        "result a: secret",
+        "result b: fine",
+    ];
+    let entries: Vec<Entry> = lines.iter().map(|line| parse(line)).collect();
+    let left: Vec<Entry> = entries[..3]
+        .iter()
+        .map(|entry| forgotten(DecodedEntry { entry: entry.clone(), step: StepInfo::default() }).entry)
+        .chain([entries[3].clone()])
+        .collect();
+    let shown: Vec<String> = project(&left).iter().map(|message| render(message)).collect();
+    let gone = quipu_transcript::FORGOTTEN;
+    let expected = [
+        format!("user: {gone}"),
+        format!("assistant toolUse: {gone} call(a) call(b)"),
+        format!("result a: {gone}"),
+        "result b: fine".to_owned(),
+    ];
+    assert_eq!(shown, expected);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -363,6 +390,27 @@ proptest! {
         prop_assert_eq!(check_conversation(&messages), Ok(()));
         // A conversation that is valid stays what it is.
         prop_assert_eq!(project_messages(messages.iter().cloned()), messages);
+    }
+
+    #[test]
+    fn forgotten_nodes_leave_a_valid_conversation(
+        entries in lineage(),
+        forgets in proptest::collection::vec(any::<bool>(), 0..20),
+    ) {
+        let left: Vec<Entry> = entries
+            .iter()
+            .zip(forgets.into_iter().chain(std::iter::repeat(false)))
+            .map(|(entry, forgets)| match forgets {
+                true => forgotten(DecodedEntry { entry: entry.clone(), step: StepInfo::default() }).entry,
+                false => entry.clone(),
+            })
+            .collect();
+        prop_assert_eq!(check_conversation(&project(&left)), Ok(()));
+        // Once more changes nothing.
+        for entry in &left {
+            let once = forgotten(DecodedEntry { entry: entry.clone(), step: StepInfo::default() });
+            prop_assert_eq!(&forgotten(once.clone()), &once);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The history for other agents: the real command behind pipes and on the loopback address.
 
-mod client;
+pub(super) mod client;
 mod hostile;
 mod http;
 mod memory;

@@ -1,0 +1,194 @@
+//! What a person had forgotten is in no request that is made from then on: of a session at work, resumed, forked and compacted.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use quipu::protocol::{Command, Message, NodeId, Outcome};
+use quipu::store::{ContentHolder as _, HiddenNodes, LineageEnd, Store as _, decode_nodes};
+use quipu::{Context, ContextAsk, ContextSource, Section, SourceError};
+use quipu_transcript::{FORGOTTEN, check_conversation};
+use serde_json::json;
+
+use crate::support::{Gate, Reply, World, call, say};
+
+/// A list that a test adds to, as another process does to the file.
+#[derive(Default)]
+struct List {
+    nodes: Mutex<HashSet<NodeId>>,
+    lines: Mutex<HashSet<String>>,
+    version: AtomicU64,
+    problem: Mutex<Option<String>>,
+}
+
+impl List {
+    fn forget(&self, nodes: impl IntoIterator<Item = NodeId>) {
+        self.nodes.lock().unwrap().extend(nodes);
+        self.version.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn forget_line(&self, line: &str) {
+        self.lines.lock().unwrap().insert(line.to_owned());
+        self.version.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl HiddenNodes for List {
+    fn is_empty(&self) -> bool {
+        let is_known = self.problem.lock().unwrap().is_none();
+        is_known && self.nodes.lock().unwrap().is_empty() && self.lines.lock().unwrap().is_empty()
+    }
+
+    fn hides(&self, node: &NodeId) -> bool {
+        self.nodes.lock().unwrap().contains(node)
+    }
+
+    fn hides_line(&self, line: &str) -> bool {
+        self.lines.lock().unwrap().contains(line)
+    }
+
+    fn version(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.problem.lock().unwrap().clone()
+    }
+}
+
+fn world(replies: impl IntoIterator<Item = Reply>) -> (World, Arc<List>) {
+    let (world, list) = (World::with(replies), Arc::<List>::default());
+    world.store.hide(list.clone());
+    (world, list)
+}
+
+/// The nodes of a session whose text has a word.
+async fn with_word(world: &World, head: NodeId, word: &str) -> Vec<NodeId> {
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
+    let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
+    let says = |one: &quipu_transcript::DecodedEntry| format!("{:?}", one.entry).contains(word);
+    nodes.iter().zip(&decoded).filter(|(_, one)| says(one)).map(|(node, _)| node.id).collect()
+}
+
+/// The last request: valid, without the word, and with so many placeholders.
+fn is_without(world: &World, word: &str) -> usize {
+    let body = String::from_utf8(world.fake.bodies().last().unwrap().to_vec()).unwrap();
+    assert!(!body.contains(word), "{body}");
+    let messages: Vec<Arc<Message>> = world.fake.last_messages().into_iter().map(Arc::new).collect();
+    assert_eq!(check_conversation(&messages), Ok(()));
+    body.matches(FORGOTTEN).count()
+}
+
+fn script() -> [Reply; 2] {
+    let told = Reply { thinking: Some("wombat?".into()), ..call(&[("echo", json!({ "text": "wombat" }))]) };
+    [told, say("The wombat it is.")]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forgotten_nodes_leave_requests_of_a_session_at_work() {
+    let (world, list) = world(script());
+    let live = world.create().await;
+    assert_eq!(live.run("Tell of the wombat.").await, Outcome::Done);
+    assert_eq!(live.run("And the fox.").await, Outcome::Done);
+    let head = live.session.view().head.unwrap();
+    let nodes = with_word(&world, head, "wombat").await;
+    assert_eq!(nodes.len(), 4, "prompt, call, result, answer");
+    list.forget(nodes.clone());
+    world.fake.push([say("Go on.")]);
+    assert_eq!(live.run("What else?").await, Outcome::Done);
+    assert_eq!(is_without(&world, "wombat"), 4);
+    // In the middle of a run, between a call and its result.
+    let gate = Gate::new();
+    let waits = Reply { before: Some(gate.clone()), ..call(&[("echo", json!({ "text": "a badger" }))]) };
+    world.fake.push([waits, say("Fine.")]);
+    let (running, ()) = tokio::join!(live.run("Tell of the owl."), async {
+        gate.reached().await;
+        let head = live.session.view().head.unwrap();
+        list.forget(with_word(&world, head, "owl").await);
+        gate.open();
+    });
+    assert_eq!(running, Outcome::Done);
+    assert_eq!(is_without(&world, "owl"), 5);
+    // Resumed after a restart, and forked.
+    let id = live.id();
+    let head = live.session.view().head.unwrap();
+    live.finish().await;
+    let world = world.reopen();
+    world.store.hide(list.clone());
+    let (live, _) = world.open(&id).await;
+    world.fake.push([say("Yes.")]);
+    assert_eq!(live.run("Still there?").await, Outcome::Done);
+    assert_eq!(is_without(&world, "wombat"), 5);
+    is_without(&world, "owl");
+    // What is summed up has it not either.
+    world.fake.push([say("## Goal\nTo count.")]);
+    live.session.send(Command::Compact { focus: None }).await.ok();
+    live.finish().await;
+    is_without(&world, "wombat");
+    let forked = world.engine.fork(head, world.options()).await.unwrap();
+    let forked = crate::support::LiveSession::of(forked.session).await;
+    world.fake.push([say("Yes.")]);
+    assert_eq!(forked.run("And here?").await, Outcome::Done);
+    assert_eq!(is_without(&world, "wombat"), 5);
+    forked.finish().await;
+    // The nodes are as they were.
+    assert_eq!(world.store.check().await.unwrap().problems, []);
+    let whole = world.store.nodes(&nodes).await.unwrap().into_iter().flatten().collect::<Vec<_>>();
+    let whole = quipu::store::decode_whole(&*world.store, &whole).await.unwrap();
+    assert!(whole.iter().all(|one| format!("{:?}", one.entry).contains("wombat")));
+    let needle = quipu::store::EraseTargets::of_needle("wombat", "test");
+    let found = quipu::store::StoreHolder::new(world.store.clone()).find(&needle).await.unwrap();
+    assert!(!found.places.is_empty(), "it can still be erased");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_do_not_continue_while_the_list_is_unreadable() {
+    let (world, list) = world([say("Well.")]);
+    let live = world.create().await;
+    assert_eq!(live.run("Hello.").await, Outcome::Done);
+    let id = live.id();
+    live.finish().await;
+    *list.problem.lock().unwrap() = Some("it is broken".into());
+    let error = world.engine.open(&id, world.options()).await.unwrap_err().to_string();
+    assert!(error.contains("no session is continued") && error.contains("it is broken"), "{error}");
+}
+
+/// Notes that were read when the session began.
+struct Notes(&'static str);
+
+impl ContextSource for Notes {
+    fn name(&self) -> &str {
+        "notes"
+    }
+
+    fn context<'a>(
+        &'a self,
+        _: &'a ContextAsk,
+    ) -> futures_util::future::BoxFuture<'a, Result<Context, SourceError>> {
+        let section =
+            Section { id: "n".into(), text: self.0.into(), trust: quipu::protocol::Trust::Untrusted };
+        Box::pin(std::future::ready(Ok(Context { sections: vec![section], keep_recent: None })))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forgotten_lines_leave_the_prompts_of_open_sessions() {
+    let (world, list) = world([say("Well."), say("Well."), say("Well.")]);
+    let mut options = world.options();
+    options.context_sources = vec![Arc::new(Notes("one stays\nthe wombat\nthe vole\ntwo stays"))];
+    let live = world.create_with(options.clone()).await;
+    assert_eq!(live.run("Hello.").await, Outcome::Done);
+    let last = || String::from_utf8(world.fake.bodies().last().unwrap().to_vec()).unwrap();
+    assert!(last().contains("the wombat"));
+    list.forget_line("the wombat");
+    assert_eq!(live.run("Again.").await, Outcome::Done);
+    assert!(!last().contains("wombat") && last().contains("one stays\\n[forgotten"), "{}", last());
+    let id = live.id();
+    live.finish().await;
+    // Without the source, by what is recorded.
+    list.forget_line("the vole");
+    let (live, _) = world.open(&id).await;
+    assert_eq!(live.run("And again.").await, Outcome::Done);
+    assert!(!last().contains("vole") && last().contains("two stays"), "{}", last());
+    live.finish().await;
+}
