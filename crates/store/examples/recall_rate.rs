@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{AuthorClass, Entry, Epoch, SessionId, SessionStart, StepInfo};
 use quipu_store::{
-    Commit, NoteChange, NoteChunk, OpenOptions, RecallIndex, RecallQuery, RefMove, RefName, SqliteStore,
-    Store, WordVectors,
+    Commit, IndexBacklog, NoteChange, NoteChunk, OpenOptions, RecallIndex, RecallQuery, RefMove, RefName,
+    SqliteStore, Store, Upkeep as _, WordVectors,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -147,6 +147,8 @@ async fn measure(file: &Path, nodes: usize, notes: usize, times: usize) -> Outco
     if is_new {
         fill(&store, nodes).await?;
     }
+    // The search of all words is indexed in quiet moments otherwise, beside what is measured.
+    while store.index().await? != IndexBacklog::default() {}
     let before = size(file)?;
     let made: Arc<dyn WordVectors> = Arc::new(LetterVectors);
     let began = Instant::now();
