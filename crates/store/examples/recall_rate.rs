@@ -3,6 +3,9 @@
 //! `recall_rate DIRECTORY NODES NOTES` makes a store of so many nodes in the directory, which has to be on a real disk, indexes it
 //! with so many notes, and prints a JSON line for each row: `{"what": .., "unit": .., "samples": [..]}`. The text is made up: words
 //! as often as in natural text (Zipf). `cargo xtask bench recall` runs it.
+//!
+//! With `--keep` the store stays in the directory, and the next run goes on with it: what a new version indexes otherwise is
+//! indexed anew. With `--times N` each question is asked N times, for a profiler.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -12,8 +15,8 @@ use std::time::{Duration, Instant};
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{AuthorClass, Entry, Epoch, SessionId, SessionStart, StepInfo};
 use quipu_store::{
-    Commit, NoteChange, NoteChunk, OpenOptions, RecallIndex, RecallQuery, RefMove, RefName, SqliteStore,
-    Store, WordVectors,
+    Commit, IndexBacklog, NoteChange, NoteChunk, OpenOptions, RecallIndex, RecallQuery, RefMove, RefName,
+    SqliteStore, Store, Upkeep as _, WordVectors,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -138,15 +141,20 @@ fn question(random: &mut Random) -> String {
     format!("what was it about the {}?", words.join(" "))
 }
 
-async fn measure(file: &Path, nodes: usize, notes: usize) -> Outcome<()> {
+async fn measure(file: &Path, nodes: usize, notes: usize, times: usize) -> Outcome<()> {
+    let is_new = !file.exists();
     let store = SqliteStore::open(file, &OpenOptions::default())?;
-    fill(&store, nodes).await?;
+    if is_new {
+        fill(&store, nodes).await?;
+    }
+    // The search of all words is indexed in quiet moments otherwise, beside what is measured.
+    while store.index().await? != IndexBacklog::default() {}
     let before = size(file)?;
     let made: Arc<dyn WordVectors> = Arc::new(LetterVectors);
     let began = Instant::now();
     while store.index_recall(None, Duration::from_secs(1)).await? > 0 {}
     row("nodes indexed", "ms", began.elapsed().as_secs_f64() * 1e3);
-    row("size of the index", "MB", (size(file)? - before) as f64 / 1e6);
+    row("size of the index", "MB", size(file)?.saturating_sub(before) as f64 / 1e6);
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let mut change = |path: String| NoteChange {
         path,
@@ -164,7 +172,8 @@ async fn measure(file: &Path, nodes: usize, notes: usize) -> Outcome<()> {
         ),
     };
     let began = Instant::now();
-    for n in (0..notes).step_by(200) {
+    let known = store.indexed_notes("user").await?.len();
+    for n in (known..notes).step_by(200) {
         let changes = (n..notes.min(n + 200)).map(|n| change(format!("memory/{n}.md"))).collect();
         store.put_notes("user", changes, Some(made.clone())).await?;
     }
@@ -187,15 +196,18 @@ async fn measure(file: &Path, nodes: usize, notes: usize) -> Outcome<()> {
                 limit: 10,
                 ..RecallQuery::default()
             };
-            let began = Instant::now();
-            store.recall(query, vectors.then(|| made.clone())).await?;
-            samples.push(began.elapsed().as_secs_f64() * 1e3);
+            for _ in 0..times {
+                let began = Instant::now();
+                store.recall(query.clone(), vectors.then(|| made.clone())).await?;
+                samples.push(began.elapsed().as_secs_f64() * 1e3);
+            }
         }
         samples.sort_by(f64::total_cmp);
         for (share, of) in [(50, "median"), (99, "p99")] {
             row(&format!("a question by {name}, {of}"), "ms", samples[samples.len() * share / 100]);
         }
     }
+    row("most memory of the process", "MB", most_memory()?);
     Ok(())
 }
 
@@ -219,6 +231,14 @@ impl WordVectors for LetterVectors {
     }
 }
 
+/// The most memory that this process has had, as the kernel counts it.
+fn most_memory() -> Outcome<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kilobytes * 1_024.0 / 1e6)
+}
+
 fn size(file: &Path) -> Outcome<u64> {
     let mut bytes = 0;
     for ending in ["", "-wal"] {
@@ -240,12 +260,22 @@ impl Drop for Scratch {
 }
 
 fn main() -> Outcome<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut times = 1;
+    if let Some(at) = arguments.iter().position(|argument| argument == "--times") {
+        times = arguments.drain(at..).nth(1).map_or(Ok(1), |number| number.parse())?;
+    }
+    let keeps = arguments.last().is_some_and(|last| last == "--keep");
+    arguments.truncate(arguments.len() - usize::from(keeps));
     let [directory, nodes, notes] = arguments.as_slice() else {
-        return Err("usage: recall_rate DIRECTORY NODES NOTES".into());
+        return Err("usage: recall_rate DIRECTORY NODES NOTES [--keep] [--times N]".into());
     };
     std::fs::create_dir_all(directory)?;
-    let file = Scratch(Path::new(directory).join(format!("recall-rate-{}.db", std::process::id())));
+    let name = if keeps { format!("{nodes}-{notes}") } else { std::process::id().to_string() };
+    let file = Path::new(directory).join(format!("recall-rate-{name}.db"));
+    let scratch = (!keeps).then(|| Scratch(file.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(measure(&file.0, nodes.parse()?, notes.parse()?))
+    let done = runtime.block_on(measure(&file, nodes.parse()?, notes.parse()?, times));
+    drop(scratch);
+    done
 }

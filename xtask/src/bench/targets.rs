@@ -75,6 +75,16 @@ const TARGETS: &[Target] = &[
         "terminal, start to a usable prompt",
         AtLeast(2.0),
     ),
+    alone(
+        "search of memory among 1M nodes, p99, ms",
+        "recall among 1,000,000 nodes, a question by words, p99",
+        AtMost(20.0),
+    ),
+    alone(
+        "the same with the second signal, p99, ms",
+        "recall among 1,000,000 nodes, a question by words and vectors, p99",
+        AtMost(200.0),
+    ),
     alone("dream over 10k texts, ms", "dream over 10,000 texts, without a model", AtMost(2_000.0)),
     alone("dream over 10k texts, MB", "dream over 10,000 texts, peak memory", AtMost(100.0)),
     alone("key to echo, idle, ms", "terminal, key to echo, idle, 99th percentile", Below(5.0)),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::failure::{Failure, Outcome};
+use super::recall::find::find;
 use super::{SqliteStore, index, places, recall, search};
 use crate::{
     Durability, Fut, IndexedNote, NoteChange, QUESTION_LIMIT, RecallHits, RecallIndex, RecallQuery,
@@ -75,7 +76,8 @@ impl RecallIndex for SqliteStore {
                 let (size, limit) = (query.question.len() as u64, QUESTION_LIMIT as u64);
                 return Err(StoreError::TooLarge { what: "a question".to_owned(), size, limit });
             }
-            self.read(move |connection| recall::find::find(connection, &query, words.as_deref())).await
+            // Thousands of rows, one by one.
+            self.read_many(usize::MAX, move |connection| find(connection, &query, words.as_deref())).await
         })
     }
 

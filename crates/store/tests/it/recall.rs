@@ -212,6 +212,43 @@ async fn notes_are_found_in_their_memories_alone() {
     assert_eq!(store.indexed_notes("mine").await.unwrap().len(), 0);
 }
 
+#[tokio::test]
+async fn index_of_another_form_is_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let words: Arc<dyn WordVectors> = Arc::new(Synonyms);
+    let store = open(&path);
+    let car = say(&store, "a", "/w", 19_000 * DAY, &["the vehicle was repaired", "a lantern"]).await;
+    let lantern = || vec![note("MEMORY.md", &["a lantern"])];
+    store.put_notes("mine", lantern(), Some(words.clone())).await.unwrap();
+    assert_eq!(store.index_recall(Some(words.clone()), LONG).await.unwrap(), 0);
+    let as_made = rows(&path);
+    // As the tables were before: no form, blocks of other sizes, vectors by the block.
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch(
+            "ALTER TABLE quipu_x_recall DROP COLUMN form; ALTER TABLE quipu_x_note DROP COLUMN form;
+             UPDATE quipu_x_recall_word SET bytes = x'00020000ff', n = 7; UPDATE quipu_x_note_word SET bytes = x'00020000ff';
+             DROP TABLE quipu_x_recall_sign; DROP TABLE quipu_x_recall_vector; DROP TABLE quipu_x_note_memory;
+             CREATE TABLE quipu_x_recall_vector (block INTEGER PRIMARY KEY, bytes BLOB NOT NULL)",
+        )
+        .unwrap();
+    drop(store);
+    let store = open(&path);
+    // A quiet moment does not go on with it, and it answers nothing.
+    let found = store.recall(ask("lantern"), Some(words.clone())).await.unwrap();
+    assert_eq!((found.hits, found.left), (Vec::new(), 3));
+    assert_eq!(store.indexed_notes("mine").await.unwrap(), Vec::new());
+    assert_eq!(store.index_recall(Some(words.clone()), LONG).await.unwrap(), 0);
+    assert_eq!(rows(&path), as_made);
+    store.put_notes("mine", lantern(), Some(words.clone())).await.unwrap();
+    let query = RecallQuery { memories: vec!["mine".to_owned()], ..ask("lantern") };
+    let found = store.recall(query, Some(words.clone())).await.unwrap();
+    assert_eq!(places(&found), ["mine/MEMORY.md#1-1".to_owned(), car[1].short(), car[0].short()]);
+    let found = store.recall(ask("fix my car"), Some(words)).await.unwrap();
+    assert_eq!(places(&found)[0], car[0].short());
+}
+
 /// Words that mean the same have the same vector.
 struct Synonyms;
 

@@ -6,16 +6,16 @@
 use std::collections::{HashMap, HashSet};
 
 use quipu_protocol::{NodeId, SessionId};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _};
 
 use super::super::failure::Outcome;
 use super::super::search::{self, Reader};
-use super::super::vectors::{cosine, packed};
 use super::super::{places, rows};
+use super::scope::Scope;
 use super::space::{Space, Totals, Unit, Units, frequency, kind, postings, totals};
-use super::vectors::{Weights, each};
+use super::vectors::Wanted;
 use super::words::weight;
-use super::{author_number, author_of, notes, words};
+use super::{author_of, notes, words};
 use crate::{
     MOST_RECALLED, RecallHit, RecallHits, RecallKind, RecallPlace, RecallQuery, RecallSignal, WordVectors,
 };
@@ -33,20 +33,35 @@ const KNOWN: f32 = 0.9;
 /// How BM25 weighs repetition and length.
 const REPETITION: f32 = 1.2;
 const LENGTH: f32 = 0.75;
-/// Units that are scored exactly, all of them; of more, those that the words alone rank first.
-const EXACT: usize = 2_000;
-const FIRST: usize = 500;
-/// Postings that are read for one question, of rare words first.
-const READ: u32 = 300_000;
-/// In an index of more units than this, words that one of four has are not read.
-const LARGE: u32 = 20_000;
-/// Units whose vectors are nearest that are looked at, and of which nearness counts.
-const NEAREST: usize = 2_000;
+/// Units of which nearness counts.
 const NEAR: usize = 200;
 /// Steps of scores by which the first ones are told from the others.
 const STEPS: usize = 1_024;
 /// How much longer its date makes a unit.
 const DATE_WORDS: f32 = 3.0;
+
+/// How much is looked at for one question: what of an answer may be missed lies beyond it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Effort {
+    /// Postings that are read, of rare words first.
+    pub(super) read: u32,
+    /// In an index of more units than this, words that one of four has are not read, and only the first ones are scored exactly.
+    pub(super) large: u32,
+    /// Units that are scored exactly, all of them where they are no more, in an index that is not large.
+    pub(super) exact: usize,
+    /// Units that are scored exactly of more: those that the words alone rank first.
+    pub(super) first: usize,
+    /// Units whose vectors are nearest that are looked at.
+    pub(super) nearest: usize,
+    /// Units that are nearest by their signs, of which those are found in a large index.
+    pub(super) likely: usize,
+}
+
+impl Effort {
+    /// That of a question of a person or a model.
+    pub(super) const USUAL: Self =
+        Self { read: 300_000, large: 20_000, exact: 2_000, first: 500, nearest: 2_000, likely: 4_000 };
+}
 
 /// A word of the question and how rare it is.
 struct Word {
@@ -57,9 +72,9 @@ struct Word {
 }
 
 /// A unit that may answer.
-struct Candidate {
+pub(super) struct Candidate {
     space: Space,
-    number: u32,
+    pub(super) number: u32,
     unit: Unit,
     own: f32,
     group: f32,
@@ -86,6 +101,19 @@ pub(in crate::sqlite) fn find(
     found.left = super::left(connection)?.unwrap_or(last);
     let stems = words::of_question(&query.question);
     found.wordless = stems.is_empty();
+    let ranked = rank(connection, query, &stems, vectors, Effort::USUAL)?;
+    found.hits = hits(connection, query, &stems, ranked)?;
+    Ok(found)
+}
+
+/// What may answer a question, with its score, the best first.
+pub(super) fn rank(
+    connection: &Connection,
+    query: &RecallQuery,
+    stems: &[String],
+    vectors: Option<&dyn WordVectors>,
+    effort: Effort,
+) -> Outcome<Vec<(f32, Candidate)>> {
     let wants = |kind: RecallKind| query.kinds.is_empty() || query.kinds.contains(&kind);
     let mut spaces = Vec::new();
     let sessions = [RecallKind::User, RecallKind::Assistant, RecallKind::Summary];
@@ -99,28 +127,23 @@ pub(in crate::sqlite) fn find(
     for space in &spaces {
         sums[slot(*space)] = totals(connection, *space)?;
     }
-    let (words, mass) = rarity(connection, &spaces, &sums, &stems)?;
-    let vector = match vectors {
+    let (words, mass) = rarity(connection, &spaces, &sums, stems, effort)?;
+    let wanted = match vectors {
         None => None,
-        Some(vectors) => {
-            let vector = Weights::new(connection)?.vector(vectors, &query.question)?;
-            Some((vectors, packed(&vector)))
-        }
+        Some(vectors) => Wanted::new(connection, vectors, &query.question)?,
     };
     let mut candidates = Vec::new();
     for space in spaces {
         let totals = sums[slot(space)];
         if totals.units > 0 {
             let scope = Scope::of(connection, query, space, totals)?;
-            let vector = vector.as_ref().map(|(vectors, bytes)| (*vectors, bytes.as_slice()));
-            let ranker = Ranker { connection, query, space, totals, words: &words, scope, vector };
+            let wanted = wanted.as_ref();
+            let ranker = Ranker { connection, query, space, totals, words: &words, scope, wanted, effort };
             ranker.rank(&mut candidates)?;
         }
     }
     candidates.retain(|candidate| candidate.own > 0.0 || candidate.near > 0.0);
-    let ranked = ranked(candidates, mass, vector.is_some());
-    found.hits = hits(connection, query, &stems, ranked)?;
-    Ok(found)
+    Ok(ranked(candidates, mass, vectors.is_some()))
 }
 
 fn slot(space: Space) -> usize {
@@ -136,6 +159,7 @@ fn rarity(
     spaces: &[Space],
     sums: &[Totals; 2],
     stems: &[String],
+    effort: Effort,
 ) -> Outcome<(Vec<Word>, f32)> {
     let all: u32 = sums.iter().map(|totals| totals.units).sum();
     let (mut words, mut mass) = (Vec::new(), 0.0);
@@ -157,7 +181,8 @@ fn rarity(
     let mut kept = 0;
     words.retain(|word| {
         let count = word.units[0].saturating_add(word.units[1]);
-        let keep = kept == 0 || read.saturating_add(count) <= READ && (all <= LARGE || count <= all / 4);
+        let keep = kept == 0
+            || read.saturating_add(count) <= effort.read && (all <= effort.large || count <= all / 4);
         if keep {
             read = read.saturating_add(count);
             kept += 1;
@@ -167,99 +192,7 @@ fn rarity(
     Ok((words, mass))
 }
 
-/// Which units may be shown.
-struct Scope {
-    /// Sessions or files; `None` for all.
-    groups: Option<HashSet<u32>>,
-    /// From one unit to another, in order: none of these groups has one elsewhere.
-    ranges: Vec<(u32, u32)>,
-    kinds: Vec<u8>,
-    authors: Vec<u8>,
-    since: u32,
-    until: u32,
-}
-
-impl Scope {
-    fn of(connection: &Connection, query: &RecallQuery, space: Space, totals: Totals) -> Outcome<Self> {
-        let groups = match (space, &query.projects) {
-            (Space::Sessions, None) => None,
-            (Space::Sessions, Some(projects)) => Some(sessions_below(connection, projects)?),
-            (Space::Notes, _) => Some(notes::files(connection, &query.memories)?),
-        };
-        let mut ranges = vec![(1, totals.units)];
-        if let Some(groups) = &groups {
-            ranges.clear();
-            let sql = format!("SELECT first, last FROM {}_group WHERE num = ?1", space.table());
-            let mut statement = connection.prepare_cached(&sql)?;
-            for group in groups {
-                let range = statement.query_row([group], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-                ranges.extend(range);
-            }
-            ranges.sort_unstable();
-            let mut joined: Vec<(u32, u32)> = Vec::new();
-            for (first, last) in ranges {
-                match joined.last_mut() {
-                    Some(open) if first <= open.1.saturating_add(1) => open.1 = open.1.max(last),
-                    _ => joined.push((first, last)),
-                }
-            }
-            ranges = joined;
-        }
-        let kinds = query.kinds.iter().map(|kind| kind_number(*kind)).collect();
-        let seconds = |at: Option<i64>, none: u32| at.map_or(none, super::seconds);
-        Ok(Self {
-            groups: groups.map(|groups| groups.into_iter().collect()),
-            ranges,
-            kinds,
-            authors: query.authors.iter().map(|author| author_number(*author)).collect(),
-            since: seconds(query.since, 0),
-            until: seconds(query.until, u32::MAX),
-        })
-    }
-
-    /// Whether a unit can be in one of the groups.
-    fn may_hold(&self, number: u32) -> bool {
-        let at = self.ranges.partition_point(|(_, last)| *last < number);
-        self.ranges.get(at).is_some_and(|(first, _)| *first <= number)
-    }
-
-    fn holds(&self, unit: &Unit) -> bool {
-        unit.kind != kind::GONE
-            && (self.kinds.is_empty() || self.kinds.contains(&unit.kind))
-            && (self.authors.is_empty() || self.authors.contains(&unit.author))
-            && unit.at >= self.since
-            && (self.until == u32::MAX || unit.at < self.until)
-            && self.groups.as_ref().is_none_or(|groups| groups.contains(&unit.group))
-    }
-}
-
-fn kind_number(kind: RecallKind) -> u8 {
-    match kind {
-        RecallKind::User => kind::USER,
-        RecallKind::Assistant => kind::ASSISTANT,
-        RecallKind::Summary => kind::SUMMARY,
-        RecallKind::Note => kind::NOTE,
-    }
-}
-
-fn sessions_below(connection: &Connection, projects: &[String]) -> Outcome<Vec<u32>> {
-    let mut found = Vec::new();
-    let mut statement = connection.prepare_cached(
-        "SELECT num FROM quipu_x_session WHERE project = ?1 OR (project >= ?2 AND project < ?3)",
-    )?;
-    for project in projects {
-        let project = project.strip_suffix('/').unwrap_or(project);
-        // The character after the slash ends the range.
-        let (below, end) = (format!("{project}/"), format!("{project}0"));
-        let exact = if project.is_empty() { "/" } else { project };
-        for number in statement.query_map(params![exact, below, end], |row| row.get::<_, i64>(0))? {
-            found.extend(u32::try_from(number?).ok());
-        }
-    }
-    Ok(found)
-}
-
-/// About so many of these units, those with the highest scores, and all that are as good as the last.
+/// So many of these units, those with the highest scores; of equal ones those that were said first.
 fn first(units: &[u32], scores: &[f32], most: usize) -> Vec<u32> {
     let score = |unit: &u32| scores.get(*unit as usize).copied().unwrap_or(0.0);
     let best = units.iter().map(score).fold(0.0_f32, f32::max);
@@ -280,7 +213,12 @@ fn first(units: &[u32], scores: &[f32], most: usize) -> Vec<u32> {
         from -= 1;
         count += counts[from];
     }
-    units.iter().filter(|unit| step(unit) >= from).take(most.saturating_mul(4)).copied().collect()
+    let mut first: Vec<u32> = units.iter().filter(|unit| step(unit) >= from).copied().collect();
+    if first.len() > most {
+        first.select_nth_unstable_by(most, |a, b| score(b).total_cmp(&score(a)).then(a.cmp(b)));
+        first.truncate(most);
+    }
+    first
 }
 
 struct Ranker<'a> {
@@ -290,22 +228,29 @@ struct Ranker<'a> {
     totals: Totals,
     words: &'a [Word],
     scope: Scope,
-    /// What makes vectors, and that of the question.
-    vector: Option<(&'a dyn WordVectors, &'a [u8])>,
+    /// The vector of the question.
+    wanted: Option<&'a Wanted<'a>>,
+    effort: Effort,
 }
 
-type Postings = Vec<(u32, u32, bool)>;
+/// Units with how often they have a word, and a bit for their date.
+type Postings = Vec<(u32, u32)>;
+
+fn times_of(value: u32) -> (f32, bool) {
+    ((value >> 1) as f32, value & 1 == 1)
+}
 
 impl Ranker<'_> {
     fn rank(&self, candidates: &mut Vec<Candidate>) -> Outcome<()> {
         let mut lists: Vec<(&Word, Postings)> = Vec::new();
         for word in self.words.iter().filter(|word| word.units[slot(self.space)] > 0) {
-            lists.push((word, postings(self.connection, self.space, &word.stem)?));
+            let count = word.units[slot(self.space)];
+            lists.push((word, postings(self.connection, self.space, &word.stem, count)?));
         }
         let count = usize::try_from(self.totals.units).unwrap_or(usize::MAX).saturating_add(2);
         let (mut rough, mut touched) = (vec![0.0_f32; count], Vec::<u32>::new());
         for (word, list) in &lists {
-            for (unit, times, dated) in list {
+            for (unit, value) in list {
                 let at = *unit as usize;
                 if at >= count || !self.scope.may_hold(*unit) {
                     continue;
@@ -313,14 +258,16 @@ impl Ranker<'_> {
                 if rough[at] == 0.0 {
                     touched.push(*unit);
                 }
-                let times = *times as f32 + if *dated { DATE } else { 0.0 };
+                let (times, dated) = times_of(*value);
+                let times = times + if dated { DATE } else { 0.0 };
                 rough[at] += word.rarity * times * (REPETITION + 1.0) / (times + REPETITION);
             }
         }
         let mut units = Units::new(self.connection, self.space);
         let near = self.nearest(&mut units)?;
         let wanted = self.query.limit.clamp(1, MOST_RECALLED);
-        let mut most = if touched.len() <= EXACT { touched.len() } else { FIRST };
+        let exact = if self.totals.units > self.effort.large { self.effort.first } else { self.effort.exact };
+        let mut most = if touched.len() <= exact { touched.len() } else { self.effort.first };
         loop {
             let first = first(&touched, &rough, most);
             let scored = self.score(&mut units, &lists, &first, &near, count)?;
@@ -363,11 +310,11 @@ impl Ranker<'_> {
         let average = weight(self.totals.words.max(1) as f64 / sessions);
         for (word, list) in lists {
             let mut changed: Vec<usize> = Vec::new();
-            let mut times_of: HashMap<u32, (f32, bool)> = HashMap::new();
-            for (number, times, dated) in list {
+            let mut of_groups: HashMap<u32, (f32, bool)> = HashMap::new();
+            for (number, value) in list {
                 let Some(at) = place.get(*number as usize).and_then(|at| at.checked_sub(1)) else { continue };
                 let unit = taken[at as usize].1;
-                let times = *times as f32;
+                let (times, dated) = times_of(*value);
                 let mut add = |number: u32, weight: f32| {
                     let Some(at) = place.get(number as usize).and_then(|at| at.checked_sub(1)) else {
                         return;
@@ -379,10 +326,10 @@ impl Ranker<'_> {
                         weights[at as usize] += weight;
                     }
                 };
-                add(*number, times + if *dated { DATE } else { 0.0 });
+                add(*number, times + if dated { DATE } else { 0.0 });
                 add(unit.after, BEFORE * times);
                 add(unit.before, AFTER * times);
-                let of_group = times_of.entry(unit.group).or_default();
+                let of_group = of_groups.entry(unit.group).or_default();
                 of_group.0 += times;
                 of_group.1 |= dated;
             }
@@ -391,9 +338,9 @@ impl Ranker<'_> {
                 mass[at] += word.rarity;
                 own[at] += word.rarity * times * (REPETITION + 1.0) / (times + REPETITION * length[at]);
             }
-            let has = f64::from(u32::try_from(times_of.len()).unwrap_or(u32::MAX));
+            let has = f64::from(u32::try_from(of_groups.len()).unwrap_or(u32::MAX));
             let rarity = weight((1.0 + (sessions - has + 0.5).max(0.5) / (has + 0.5)).ln());
-            for (group, (times, dated)) in times_of {
+            for (group, (times, dated)) in of_groups {
                 let times = times + if dated { 1.0 } else { 0.0 };
                 let words = group_words.get(&group).copied().unwrap_or(average);
                 let length = 1.0 - LENGTH + LENGTH * words / average.max(1.0);
@@ -405,7 +352,7 @@ impl Ranker<'_> {
             .into_iter()
             .zip(own)
             .zip(mass)
-            .filter(|(((number, unit), _), _)| self.scope.may_hold(*number) && self.scope.holds(unit));
+            .filter(|(((number, unit), _), _)| self.scope.holds(*number, unit));
         Ok(candidates
             .map(|(((number, unit), own), mass)| Candidate {
                 space: self.space,
@@ -452,45 +399,73 @@ impl Ranker<'_> {
 
     /// The units whose vectors, with those beside them, are nearest to that of the question, and how near.
     fn nearest(&self, units: &mut Units<'_>) -> Outcome<HashMap<u32, f32>> {
-        let Some((vectors, wanted)) = self.vector.filter(|(_, bytes)| !bytes.is_empty()) else {
-            return Ok(HashMap::new());
-        };
+        let Some(wanted) = self.wanted else { return Ok(HashMap::new()) };
         let count = usize::try_from(self.totals.units).unwrap_or(usize::MAX).saturating_add(2);
-        let (mut alone, mut near) = (vec![0.0_f32; count], Vec::new());
-        let mut take = |unit: u32, cosine: f32| {
-            let Some(place) = alone.get_mut(unit as usize) else { return };
-            *place = cosine;
-            if *place > 0.0 && self.scope.may_hold(unit) {
-                near.push(unit);
+        let (mut known, mut near) = (vec![f32::NAN; count], Vec::new());
+        let most = self.effort.nearest;
+        // Of many units their signs tell which ones are read.
+        let by_signs = self.space == Space::Sessions && self.totals.units > self.effort.large;
+        if by_signs {
+            near = wanted.likely(self.connection, self.effort.likely, |unit| self.scope.may_hold(unit))?;
+            for unit in &near {
+                if let Some(place) = known.get_mut(*unit as usize) {
+                    *place = wanted.of(self.connection, *unit)?;
+                }
+            }
+            near.retain(|unit| known.get(*unit as usize).is_some_and(|cosine| *cosine > 0.0));
+        } else {
+            let take = |unit: u32, cosine: f32| {
+                let Some(place) = known.get_mut(unit as usize) else { return };
+                *place = cosine;
+                if cosine > 0.0 && self.scope.may_hold(unit) {
+                    near.push(unit);
+                }
+            };
+            match self.space {
+                // Nobody else's: they stand beside none of these.
+                Space::Notes => {
+                    notes::each(self.connection, wanted, |unit| self.scope.may_hold(unit), take)?;
+                }
+                Space::Sessions => wanted.each(self.connection, take)?,
+            }
+        }
+        if near.len() > most {
+            near.select_nth_unstable_by(most, |a, b| {
+                known[*b as usize].total_cmp(&known[*a as usize]).then(a.cmp(b))
+            });
+            near.truncate(most);
+        }
+        let mut of = |unit: u32| -> Outcome<f32> {
+            match known.get_mut(unit as usize) {
+                None => Ok(0.0),
+                Some(cosine) => {
+                    if cosine.is_nan() {
+                        *cosine = if by_signs { wanted.of(self.connection, unit)? } else { 0.0 };
+                    }
+                    Ok(*cosine)
+                }
             }
         };
-        match self.space {
-            Space::Notes => notes::vectors(self.connection, vectors.id(), |unit, vector| {
-                take(unit, weight(cosine(vector, wanted)));
-            })?,
-            Space::Sessions => each(self.connection, vectors, wanted, take)?,
-        }
-        if near.len() > NEAREST {
-            near.select_nth_unstable_by(NEAREST, |a, b| {
-                alone[*b as usize].total_cmp(&alone[*a as usize]).then(a.cmp(b))
-            });
-            near.truncate(NEAREST);
-        }
-        let of = |unit: u32| alone.get(unit as usize).copied().unwrap_or(0.0);
-        let mut found = HashMap::new();
+        let (mut found, mut nearness) = (HashSet::new(), Vec::new());
         for number in near {
             let unit = units.get(number)?;
             for number in [number, unit.before, unit.after] {
-                if number == 0 || found.contains_key(&number) {
+                if number == 0 || !found.insert(number) {
                     continue;
                 }
                 let unit = units.get(number)?;
-                if self.scope.holds(&unit) {
-                    found.insert(number, of(number) + BEFORE * of(unit.before) + AFTER * of(unit.after));
+                if self.scope.holds(number, &unit) {
+                    let of_all = of(number)? + BEFORE * of(unit.before)? + AFTER * of(unit.after)?;
+                    nearness.push((of_all, number));
                 }
             }
         }
-        Ok(found)
+        // One more tells how near the others are at most.
+        if nearness.len() > NEAR + 1 {
+            nearness.select_nth_unstable_by(NEAR, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            nearness.truncate(NEAR + 1);
+        }
+        Ok(nearness.into_iter().map(|(nearness, number)| (number, nearness)).collect())
     }
 }
 

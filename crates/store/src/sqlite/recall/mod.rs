@@ -5,8 +5,12 @@
 
 pub(super) mod find;
 pub(super) mod notes;
+mod scope;
+mod sign;
 mod space;
 mod stem;
+#[cfg(test)]
+mod tests;
 pub(super) mod vectors;
 mod words;
 
@@ -265,6 +269,10 @@ fn author_of(number: u8) -> AuthorClass {
 
 /// [`advance`] that makes the index where there is none, and anew where it is damaged.
 pub(super) fn begin_or_advance(connection: &Connection) -> Outcome<bool> {
+    if !Space::Sessions.exists(connection)? {
+        // There may be one of another form.
+        reset_sessions(connection)?;
+    }
     Space::Sessions.create(connection)?;
     match advance(connection, STEP) {
         Err(failure) if search::is_damage(&failure) => {

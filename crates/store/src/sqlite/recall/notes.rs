@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::super::failure::Outcome;
 use super::super::vectors::packed;
 use super::space::{Adder, Space, Unit, kind, totals};
-use super::vectors::Weights;
+use super::vectors::{Wanted, Weights};
 use super::{author_number, seconds};
 use crate::{IndexedNote, NOTE_CHUNK, NoteChange, NoteChunk, WordVectors};
 
@@ -15,14 +15,17 @@ CREATE TABLE IF NOT EXISTS quipu_x_note_file (id INTEGER PRIMARY KEY AUTOINCREME
 CREATE TABLE IF NOT EXISTS quipu_x_note_chunk (unit INTEGER PRIMARY KEY, file INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
   model TEXT, vector BLOB);
 CREATE INDEX IF NOT EXISTS quipu_x_note_chunk_file ON quipu_x_note_chunk(file);
+CREATE TABLE IF NOT EXISTS quipu_x_note_memory (memory TEXT PRIMARY KEY, bits BLOB NOT NULL);
 ";
 /// Units of changed files that stay at least before the index is made anew.
 const GONE: u32 = 4_000;
 
 pub(in crate::sqlite) fn reset(connection: &Connection) -> Outcome<()> {
     Space::Notes.reset(connection)?;
-    connection
-        .execute_batch("DROP TABLE IF EXISTS quipu_x_note_file; DROP TABLE IF EXISTS quipu_x_note_chunk")?;
+    connection.execute_batch(
+        "DROP TABLE IF EXISTS quipu_x_note_file; DROP TABLE IF EXISTS quipu_x_note_chunk; \
+         DROP TABLE IF EXISTS quipu_x_note_memory",
+    )?;
     Ok(())
 }
 
@@ -50,32 +53,73 @@ pub(in crate::sqlite) fn put(
         if gone > live.max(GONE) {
             reset(connection)?;
         }
+    } else {
+        reset(connection)?;
     }
     Space::Notes.create(connection)?;
     connection.execute_batch(TABLES)?;
     let mut adder = Adder::new(connection, Space::Notes)?;
     let mut weights = Weights::new(connection)?;
+    let mut bits = bits_of(connection, memory)?;
     for change in changes {
-        remove(connection, &mut adder, memory, &change.path)?;
+        for unit in remove(connection, &mut adder, memory, &change.path)? {
+            set_bit(&mut bits, unit, false);
+        }
         if let Some(chunks) = &change.chunks {
-            let file = add(connection, &mut adder, memory, change, chunks)?;
+            let (file, units) = add(connection, &mut adder, memory, change, chunks)?;
+            units.iter().for_each(|unit| set_bit(&mut bits, *unit, true));
             if let Some(words) = words {
                 add_vectors(connection, &mut weights, words, file, chunks)?;
             }
         }
     }
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO quipu_x_note_memory (memory, bits) VALUES (?1, ?2)")?
+        .execute(params![memory, bits])?;
     adder.finish()
 }
 
-fn remove(connection: &Connection, adder: &mut Adder<'_>, memory: &str, path: &str) -> Outcome<()> {
+/// The units of a memory, a bit for each from 0 on.
+fn bits_of(connection: &Connection, memory: &str) -> Outcome<Vec<u8>> {
+    let mut statement =
+        connection.prepare_cached("SELECT bits FROM quipu_x_note_memory WHERE memory = ?1")?;
+    Ok(statement.query_row([memory], |row| row.get(0)).optional()?.unwrap_or_default())
+}
+
+fn set_bit(bits: &mut Vec<u8>, unit: u32, is_of: bool) {
+    let at = (unit / 8) as usize;
+    if bits.len() <= at {
+        bits.resize(at + 1, 0);
+    }
+    let bit = 1 << (unit % 8);
+    bits[at] = if is_of { bits[at] | bit } else { bits[at] & !bit };
+}
+
+pub(super) fn has_bit(bits: &[u8], unit: u32) -> bool {
+    bits.get((unit / 8) as usize).is_some_and(|byte| byte & (1 << (unit % 8)) != 0)
+}
+
+/// The units of these memories, a bit for each from 0 on.
+pub(super) fn units_of(connection: &Connection, memories: &[String]) -> Outcome<Vec<u8>> {
+    let mut all = Vec::new();
+    for memory in memories {
+        let bits = bits_of(connection, memory)?;
+        all.resize(bits.len().max(all.len()), 0);
+        all.iter_mut().zip(bits).for_each(|(all, bits)| *all |= bits);
+    }
+    Ok(all)
+}
+
+/// Removes what is indexed of a file; its units.
+fn remove(connection: &Connection, adder: &mut Adder<'_>, memory: &str, path: &str) -> Outcome<Vec<u32>> {
     let mut statement =
         connection.prepare_cached("SELECT id FROM quipu_x_note_file WHERE memory = ?1 AND path = ?2")?;
     let Some(file) = statement.query_row([memory, path], |row| row.get::<_, i64>(0)).optional()? else {
-        return Ok(());
+        return Ok(Vec::new());
     };
     let mut statement = connection.prepare_cached("SELECT unit FROM quipu_x_note_chunk WHERE file = ?1")?;
     let units: Vec<u32> = statement.query_map([file], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    for unit in units {
+    for unit in units.iter().copied() {
         let old = adder.units.get(unit)?;
         adder.units.set(unit, &Unit { kind: kind::GONE, ..old })?;
         adder.totals.words -= i64::from(old.words);
@@ -85,21 +129,23 @@ fn remove(connection: &Connection, adder: &mut Adder<'_>, memory: &str, path: &s
     let removed =
         connection.prepare_cached("DELETE FROM quipu_x_note_group WHERE num = ?1")?.execute([file])?;
     adder.totals.groups -= i64::try_from(removed).unwrap_or(0);
-    Ok(())
+    Ok(units)
 }
 
+/// Adds a file; its number and its units.
 fn add(
     connection: &Connection,
     adder: &mut Adder<'_>,
     memory: &str,
     change: &NoteChange,
     chunks: &[NoteChunk],
-) -> Outcome<u32> {
+) -> Outcome<(u32, Vec<u32>)> {
     let file: u32 = connection
         .prepare_cached(
             "INSERT INTO quipu_x_note_file (memory, path, stamp) VALUES (?1, ?2, ?3) RETURNING id",
         )?
         .query_row([memory, &change.path, &change.stamp], |row| row.get(0))?;
+    let mut units = Vec::with_capacity(chunks.len());
     let mut before = 0;
     for chunk in chunks {
         let unit = Unit {
@@ -118,8 +164,9 @@ fn add(
                 "INSERT INTO quipu_x_note_chunk (unit, file, first, last) VALUES (?1, ?2, ?3, ?4)",
             )?
             .execute(params![before, file, chunk.first, chunk.last])?;
+        units.push(before);
     }
-    Ok(file)
+    Ok((file, units))
 }
 
 /// The vectors of the chunks of a file, which were added in this order.
@@ -159,26 +206,22 @@ pub(super) fn place(connection: &Connection, unit: u32) -> Outcome<Option<Place>
     Ok(statement.query_row([unit], read).optional()?)
 }
 
-/// The files of these memories.
-pub(super) fn files(connection: &Connection, memories: &[String]) -> Outcome<Vec<u32>> {
-    let mut files = Vec::new();
-    let mut statement = connection.prepare_cached("SELECT id FROM quipu_x_note_file WHERE memory = ?1")?;
-    for memory in memories {
-        for file in statement.query_map([memory], |row| row.get(0))? {
-            files.push(file?);
-        }
-    }
-    Ok(files)
-}
-
-/// Calls `take` with the unit and the vector of each chunk that `model` made one for.
-pub(super) fn vectors(connection: &Connection, model: &str, mut take: impl FnMut(u32, &[u8])) -> Outcome<()> {
+/// Calls `take` with each chunk of these that has a vector of the same model, and its cosine to this one.
+pub(super) fn each(
+    connection: &Connection,
+    wanted: &Wanted<'_>,
+    may: impl Fn(u32) -> bool,
+    mut take: impl FnMut(u32, f32),
+) -> Outcome<()> {
     let mut statement = connection.prepare_cached(
         "SELECT unit, vector FROM quipu_x_note_chunk WHERE model = ?1 AND vector IS NOT NULL",
     )?;
-    let mut rows = statement.query([model])?;
+    let mut rows = statement.query([wanted.model()])?;
     while let Some(row) = rows.next()? {
-        take(row.get(0)?, row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?);
+        let unit = row.get(0)?;
+        if may(unit) {
+            take(unit, wanted.cosine(row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?));
+        }
     }
     Ok(())
 }

@@ -15,8 +15,10 @@ use quipu_protocol::UnixMs;
 const UNITS: u32 = 64;
 /// Bytes of a unit.
 const UNIT: usize = 28;
-/// Postings of one block.
-const POSTINGS: u32 = 512;
+/// Postings of one block: as many as stay within their page of the database.
+const POSTINGS: u32 = 256;
+/// The form of the tables, as their definition states it. Those of another form are made anew.
+const FORM: &str = "form = 2";
 /// Bytes at the beginning of a block of postings: how many there are, and the last unit.
 const HEAD: usize = 8;
 
@@ -49,17 +51,19 @@ impl Space {
         }
     }
 
+    /// Whether there are tables of the form that they have now.
     pub(super) fn exists(self, connection: &Connection) -> Outcome<bool> {
-        let mut statement = connection.prepare_cached("SELECT 1 FROM sqlite_master WHERE name = ?1")?;
-        Ok(statement.exists([self.table()])?)
+        let mut statement = connection
+            .prepare_cached("SELECT 1 FROM sqlite_master WHERE name = ?1 AND instr(sql, ?2) > 0")?;
+        Ok(statement.exists([self.table(), FORM])?)
     }
 
     pub(super) fn create(self, connection: &Connection) -> Outcome<()> {
         let table = self.table();
         connection.execute_batch(&format!(
             "CREATE TABLE IF NOT EXISTS {table} (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL, units INTEGER NOT NULL, \
-               words INTEGER NOT NULL, groups INTEGER NOT NULL);
-             INSERT OR IGNORE INTO {table} VALUES (1, 0, 0, 0, 0);
+               words INTEGER NOT NULL, groups INTEGER NOT NULL, form INTEGER NOT NULL CHECK ({FORM}));
+             INSERT OR IGNORE INTO {table} VALUES (1, 0, 0, 0, 0, 2);
              CREATE TABLE IF NOT EXISTS {table}_unit (block INTEGER PRIMARY KEY, bytes BLOB NOT NULL);
              CREATE TABLE IF NOT EXISTS {table}_word (word TEXT NOT NULL, first INTEGER NOT NULL, n INTEGER NOT NULL, bytes BLOB NOT NULL, \
                PRIMARY KEY (word, first)) WITHOUT ROWID;
@@ -378,35 +382,49 @@ pub(super) fn frequency(connection: &Connection, space: Space, word: &str) -> Ou
     Ok(found.map_or(0, |(blocks, count)| blocks.saturating_mul(POSTINGS).saturating_add(count)))
 }
 
-/// The units that have a word, in order, each with how often, and whether its date has it.
-pub(super) fn postings(connection: &Connection, space: Space, word: &str) -> Outcome<Vec<(u32, u32, bool)>> {
+/// The units that have a word, in order, each with how often, and a bit for its date.
+pub(super) fn postings(
+    connection: &Connection,
+    space: Space,
+    word: &str,
+    count: u32,
+) -> Outcome<Vec<(u32, u32)>> {
     let mut statement = connection.prepare_cached(&format!(
         "SELECT first, bytes FROM {}_word WHERE word = ?1 ORDER BY first",
         space.table()
     ))?;
     let mut rows = statement.query([word])?;
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
     while let Some(row) = rows.next()? {
         let mut unit: u32 = row.get(0)?;
         let bytes = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
         let count = number(bytes, 0).min(POSTINGS);
-        let mut left = bytes.get(HEAD..).unwrap_or_default().iter();
-        let mut next = || {
-            let (mut value, mut shift) = (0_u32, 0);
-            for byte in left.by_ref() {
-                value |= u32::from(byte & 0x7f) << shift;
-                if byte & 0x80 == 0 || shift >= 28 {
-                    break;
-                }
-                shift += 7;
-            }
-            value
-        };
+        let mut left = bytes.get(HEAD..).unwrap_or_default();
         for _ in 0..count {
-            let (step, value) = (next(), next());
+            // Nearly always both take a byte.
+            let (step, value) = match left {
+                [step, value, rest @ ..] if (step | value) & 0x80 == 0 => {
+                    left = rest;
+                    (u32::from(*step), u32::from(*value))
+                }
+                _ => (varint(&mut left), varint(&mut left)),
+            };
             unit = unit.saturating_add(step);
-            found.push((unit, value >> 1, value & 1 == 1));
+            found.push((unit, value));
         }
     }
     Ok(found)
+}
+
+fn varint(bytes: &mut &[u8]) -> u32 {
+    let (mut value, mut shift) = (0_u32, 0);
+    while let [byte, rest @ ..] = *bytes {
+        *bytes = rest;
+        value |= u32::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 || shift >= 28 {
+            break;
+        }
+        shift += 7;
+    }
+    value
 }

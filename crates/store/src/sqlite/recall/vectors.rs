@@ -1,4 +1,5 @@
-//! Vectors of units: sums of the vectors of their words, the rare ones more. Kept as whole numbers, block by block.
+//! Vectors of units: sums of the vectors of their words, the rare ones more. Kept as whole numbers, and as signs, block by block,
+//! by which those that are worth a look are found without reading all.
 //!
 //! How rare a word is changes as units are added, and a vector keeps the weights of its time: that moves it little.
 
@@ -11,6 +12,7 @@ use super::super::failure::Outcome;
 use super::super::search::Reader;
 use super::super::vectors::packed;
 use super::super::{rows, search};
+use super::sign;
 use super::space::{Space, Units, frequency, totals};
 use super::stem::stem;
 use super::words::{is_stop, weight};
@@ -18,18 +20,18 @@ use crate::WordVectors;
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS quipu_x_recall_model (one INTEGER PRIMARY KEY CHECK (one = 1), model TEXT NOT NULL, units INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS quipu_x_recall_vector (block INTEGER PRIMARY KEY, bytes BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS quipu_x_recall_vector (unit INTEGER PRIMARY KEY, bytes BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS quipu_x_recall_sign (block INTEGER PRIMARY KEY, bytes BLOB NOT NULL);
 ";
-/// Units of one block.
-const UNITS: u32 = 64;
-/// Bytes behind a vector for its length.
-const LENGTH: usize = 4;
+/// Units of one block of signs.
+const SIGNS: u32 = 512;
 /// Units of one transaction.
 const STEP: u32 = 4_096;
 
 pub(super) fn reset(connection: &Connection) -> Outcome<()> {
     connection.execute_batch(
-        "DROP TABLE IF EXISTS quipu_x_recall_model; DROP TABLE IF EXISTS quipu_x_recall_vector",
+        "DROP TABLE IF EXISTS quipu_x_recall_model; DROP TABLE IF EXISTS quipu_x_recall_vector; \
+         DROP TABLE IF EXISTS quipu_x_recall_sign",
     )?;
     Ok(())
 }
@@ -60,6 +62,19 @@ pub(in crate::sqlite) fn left(connection: &Connection, words: &dyn WordVectors) 
 
 /// Makes the vectors of some more units of sessions; whether there are more. Within the caller's transaction.
 pub(in crate::sqlite) fn advance(connection: &Connection, words: &dyn WordVectors) -> Outcome<bool> {
+    let (mut units, mut reader) = (Units::new(connection, Space::Sessions), Reader::new(connection));
+    make(connection, words, &mut |unit| match rows::node_at(connection, i64::from(units.get(unit)?.seq))? {
+        Some(node) => Ok(super::unit_of(connection, &mut reader, &node, true)?.map(|(text, ..)| text)),
+        None => Ok(None),
+    })
+}
+
+/// The same, of the texts that `text` gives.
+pub(super) fn make(
+    connection: &Connection,
+    words: &dyn WordVectors,
+    text: &mut dyn FnMut(u32) -> Outcome<Option<String>>,
+) -> Outcome<bool> {
     let all = totals(connection, Space::Sessions)?.units;
     let mut from = done(connection, words.id())?;
     if from >= all {
@@ -70,32 +85,27 @@ pub(in crate::sqlite) fn advance(connection: &Connection, words: &dyn WordVector
     }
     connection.execute_batch(TABLES)?;
     let to = all.min(from.saturating_add(STEP));
-    let (mut units, mut reader) = (Units::new(connection, Space::Sessions), Reader::new(connection));
     let mut weights = Weights::new(connection)?;
     let mut put = connection
-        .prepare_cached("INSERT OR REPLACE INTO quipu_x_recall_vector (block, bytes) VALUES (?1, ?2)")?;
-    let mut get = connection.prepare_cached("SELECT bytes FROM quipu_x_recall_vector WHERE block = ?1")?;
+        .prepare_cached("INSERT OR REPLACE INTO quipu_x_recall_vector (unit, bytes) VALUES (?1, ?2)")?;
+    let mut put_signs = connection
+        .prepare_cached("INSERT OR REPLACE INTO quipu_x_recall_sign (block, bytes) VALUES (?1, ?2)")?;
+    let mut get = connection.prepare_cached("SELECT bytes FROM quipu_x_recall_sign WHERE block = ?1")?;
     while from < to {
-        let block = from / UNITS;
+        let block = from / SIGNS;
         let open: Option<Vec<u8>> = get.query_row([block], |row| row.get(0)).optional()?;
-        let mut bytes = open.unwrap_or_default();
-        bytes.resize((from % UNITS) as usize * (words.width() + LENGTH), 0);
-        while from < to && from / UNITS == block {
+        let mut signs = open.unwrap_or_default();
+        signs.resize((from % SIGNS) as usize * sign::size(words.width()), 0);
+        while from < to && from / SIGNS == block {
             from += 1;
-            let unit = units.get(from)?;
-            let text = match rows::node_at(connection, i64::from(unit.seq))? {
-                Some(node) => super::unit_of(connection, &mut reader, &node, true)?.map(|(text, ..)| text),
-                None => None,
-            };
-            let vector = weights.vector(words, &text.unwrap_or_default())?;
+            let vector = weights.vector(words, &text(from)?.unwrap_or_default())?;
+            signs.extend(sign::of(&vector));
             let vector = packed(&vector);
-            let length = weight(f64::from(product(&vector, &vector)).sqrt());
-            let end = bytes.len() + words.width();
-            bytes.extend(vector);
-            bytes.resize(end, 0);
-            bytes.extend(length.to_le_bytes());
+            if !vector.is_empty() {
+                put.execute(params![from, vector])?;
+            }
         }
-        put.execute(params![block, bytes])?;
+        put_signs.execute(params![block, signs])?;
     }
     connection
         .prepare_cached("INSERT OR REPLACE INTO quipu_x_recall_model (one, model, units) VALUES (1, ?1, ?2)")?
@@ -110,36 +120,115 @@ fn product(a: &[u8], b: &[u8]) -> i32 {
     a.iter().zip(b).map(|(a, b)| i32::from(number(a) * number(b))).sum()
 }
 
-/// Calls `take` with each unit of sessions that has a vector, and its cosine to this one.
-pub(super) fn each(
-    connection: &Connection,
-    words: &dyn WordVectors,
-    wanted: &[u8],
-    mut take: impl FnMut(u32, f32),
-) -> Outcome<()> {
-    let of_wanted = f64::from(product(wanted, wanted)).sqrt();
-    let count = done(connection, words.id())?;
-    if count == 0 {
-        return Ok(());
+/// A vector that others are compared with.
+pub(super) struct Wanted<'a> {
+    words: &'a dyn WordVectors,
+    sign: sign::Wanted,
+    bytes: Vec<u8>,
+    length: f64,
+}
+
+impl<'a> Wanted<'a> {
+    /// That of a text; `None` where nothing is known of its words.
+    pub(super) fn new(
+        connection: &Connection,
+        words: &'a dyn WordVectors,
+        text: &str,
+    ) -> Outcome<Option<Self>> {
+        let vector = Weights::new(connection)?.vector(words, text)?;
+        let bytes = packed(&vector);
+        let length = f64::from(product(&bytes, &bytes)).sqrt();
+        Ok(sign::Wanted::new(&vector).filter(|_| length > 0.0).map(|sign| Self {
+            words,
+            sign,
+            bytes,
+            length,
+        }))
     }
-    let mut statement =
-        connection.prepare_cached("SELECT block, bytes FROM quipu_x_recall_vector ORDER BY block")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let block: u32 = row.get(0)?;
-        let bytes = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        for (number, vector) in
-            (block.saturating_mul(UNITS)..).zip(bytes.chunks_exact(words.width() + LENGTH))
-        {
-            let Some((vector, length)) = vector.split_at_checked(words.width()) else { continue };
-            let length = length.try_into().map_or(0.0, f32::from_le_bytes);
-            if number < count && length > 0.0 {
-                let cosine = f64::from(product(vector, wanted)) / (f64::from(length) * of_wanted);
-                take(number + 1, weight(cosine));
-            }
+
+    /// What makes vectors.
+    pub(super) fn model(&self) -> &str {
+        self.words.id()
+    }
+
+    pub(super) fn cosine(&self, vector: &[u8]) -> f32 {
+        let length = f64::from(product(vector, vector)).sqrt();
+        if length > 0.0 {
+            weight(f64::from(product(vector, &self.bytes)) / (length * self.length))
+        } else {
+            0.0
         }
     }
-    Ok(())
+
+    /// Calls `take` with each unit of sessions that has a vector, and its cosine to this one.
+    pub(super) fn each(&self, connection: &Connection, mut take: impl FnMut(u32, f32)) -> Outcome<()> {
+        let count = done(connection, self.model())?;
+        if count == 0 {
+            return Ok(());
+        }
+        let mut statement = connection
+            .prepare_cached("SELECT unit, bytes FROM quipu_x_recall_vector WHERE unit <= ?1 ORDER BY unit")?;
+        let mut rows = statement.query([count])?;
+        while let Some(row) = rows.next()? {
+            take(row.get(0)?, self.cosine(row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?));
+        }
+        Ok(())
+    }
+
+    /// The same for one unit: its cosine, 0 where it has no vector.
+    pub(super) fn of(&self, connection: &Connection, unit: u32) -> Outcome<f32> {
+        let mut statement =
+            connection.prepare_cached("SELECT bytes FROM quipu_x_recall_vector WHERE unit = ?1")?;
+        let mut rows = statement.query([unit])?;
+        match rows.next()? {
+            Some(row) => Ok(self.cosine(row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?)),
+            None => Ok(0.0),
+        }
+    }
+
+    /// About so many of the units of sessions that `may` allows, those that are nearest by their signs, in order.
+    pub(super) fn likely(
+        &self,
+        connection: &Connection,
+        most: usize,
+        may: impl Fn(u32) -> bool,
+    ) -> Outcome<Vec<u32>> {
+        let count = done(connection, self.model())?;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let mut near: Vec<(f32, u32)> = Vec::with_capacity(2 * most + 1);
+        let keep = |near: &mut Vec<(f32, u32)>| {
+            if near.len() > most {
+                near.select_nth_unstable_by(most, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+                near.truncate(most);
+            }
+        };
+        // Of what is kept the least; nothing that points away from it is near.
+        let mut least = 0.0;
+        let mut statement =
+            connection.prepare_cached("SELECT block, bytes FROM quipu_x_recall_sign ORDER BY block")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let block: u32 = row.get(0)?;
+            let bytes = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+            let signs = bytes.chunks_exact(sign::size(self.words.width()));
+            for (unit, sign) in (block.saturating_mul(SIGNS).saturating_add(1)..=count).zip(signs) {
+                match self.sign.nearness(sign) {
+                    Some(nearness) if nearness > least && may(unit) => near.push((nearness, unit)),
+                    _ => continue,
+                }
+                if near.len() > 2 * most {
+                    keep(&mut near);
+                    least = near.iter().fold(f32::INFINITY, |least, (nearness, _)| least.min(*nearness));
+                }
+            }
+        }
+        keep(&mut near);
+        let mut units: Vec<u32> = near.into_iter().map(|(_, unit)| unit).collect();
+        units.sort_unstable();
+        Ok(units)
+    }
 }
 
 /// How rare words are, as far as they were looked up.
