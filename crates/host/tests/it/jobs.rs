@@ -622,7 +622,9 @@ struct Crowd {
     ran: AtomicU32,
 }
 
-impl JobHandler for Arc<Crowd> {
+struct CrowdHandler(Arc<Crowd>);
+
+impl JobHandler for CrowdHandler {
     fn kind(&self) -> &str {
         "crowd"
     }
@@ -633,10 +635,10 @@ impl JobHandler for Arc<Crowd> {
 
     fn run<'a>(&'a self, _: &'a Job, _: &'a JobContext) -> BoxFuture<'a, Result<JobOutcome, JobError>> {
         Box::pin(async {
-            self.most.fetch_max(self.now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            self.0.most.fetch_max(self.0.now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
             lasts(Duration::from_millis(30)).await;
-            self.now.fetch_sub(1, Ordering::Relaxed);
-            self.ran.fetch_add(1, Ordering::Relaxed);
+            self.0.now.fetch_sub(1, Ordering::Relaxed);
+            self.0.ran.fetch_add(1, Ordering::Relaxed);
             Ok(JobOutcome::Done)
         })
     }
@@ -650,7 +652,7 @@ async fn long_job_holds_up_no_other_kind() {
     let crowd = Arc::new(Crowd::default());
     store.put_job(new_job("endless", "endless", ""), now()).await.unwrap();
     let heard = Arc::new(NoticeLog::default());
-    let runner = runner(store.clone(), vec![endless, Arc::new(crowd.clone())], heard.clone());
+    let runner = runner(store.clone(), vec![endless, Arc::new(CrowdHandler(crowd.clone()))], heard.clone());
     let is_added = std::sync::atomic::AtomicBool::new(false);
     run_until(&runner, async || {
         if !heard.all().is_empty() && !is_added.swap(true, Ordering::Relaxed) {
