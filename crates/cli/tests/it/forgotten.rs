@@ -79,9 +79,14 @@ fn forgotten_text_is_in_no_later_request() {
     says(&world, "Well.");
     world.run(&["-p", "--fork", &session, "elsewhere"]).ok();
     is_clean("the fork", &body(&world));
+    // A turn that is cut is summed up by itself.
     says(&world, "## Goal\nTo go on.");
+    says(&world, "## Goal\nTo go on.");
+    let before = world.requests().len();
     world.run(&["compact", &session]).ok();
-    is_clean("the compaction", &body(&world));
+    for request in &world.requests()[before..] {
+        is_clean("the compaction", &String::from_utf8(request.body.to_vec()).unwrap());
+    }
     // A question that active memory would answer with it.
     says(&world, "Nobody knows.");
     world.run(&["-p", "Who likes green things at the windows?"]).ok();
