@@ -101,7 +101,9 @@ impl Settings {
         let provider = provider.map(|wanted| self.provider_named(wanted)).transpose()?;
         let found = self.search(provider, pattern)?;
         if provider.is_none()
-            && !found.as_ref().is_some_and(|model| self.is_available(model) || model.id.eq_ignore_ascii_case(pattern))
+            && !found
+                .as_ref()
+                .is_some_and(|model| self.is_available(model) || model.id.eq_ignore_ascii_case(pattern))
             && let Some(error) = self.names_provider(pattern)
         {
             return Err(error);

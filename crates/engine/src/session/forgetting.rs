@@ -3,17 +3,10 @@
 use quipu_machine::MachineInput;
 use quipu_protocol::NodeId;
 
-use super::task::Task;
+use super::task::{ForgottenMark, Task};
 
 /// Nodes of one commit at most, about: the newest are looked at again when the session stands elsewhere.
 const NEWEST: usize = 64;
-
-/// What was hidden when the session was looked through last.
-#[derive(Default)]
-pub(super) struct SeenForgotten {
-    version: u64,
-    head: Option<NodeId>,
-}
 
 impl Task {
     /// Takes out of the conversation, and out of what sources gave to the prompt, what is hidden now.
@@ -26,7 +19,7 @@ impl Task {
         if (!is_new && head == self.forgotten.head) || hidden.problem().is_some() {
             return;
         }
-        self.forgotten = SeenForgotten { version, head };
+        self.forgotten = ForgottenMark { version, head };
         let all = self.machine.nodes();
         let looked_at = if is_new { all } else { &all[all.len().saturating_sub(NEWEST)..] };
         let nodes: Vec<NodeId> = looked_at.iter().filter(|node| hidden.hides(node)).copied().collect();

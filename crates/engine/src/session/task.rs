@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 use quipu_protocol::{
-    Ack, Answer, Ask, AskId, Command, Envelope, Event, Notice, Refusal, RunId, Setting, Snapshot,
+    Ack, Answer, Ask, AskId, Command, Envelope, Event, NodeId, Notice, Refusal, RunId, Setting, Snapshot,
 };
 use quipu_providers::CallEvent;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -17,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::asks::{OPEN, OpenQuestion, Question, Questions};
-use super::forgetting::SeenForgotten;
 use super::live_agents::LiveAgents;
 use super::sides::Sides;
 use super::{CommandInfo, FoundFallback, MAILBOX, Mail, ModelRoute, Parts, SHUTDOWN, view_of};
@@ -43,6 +42,13 @@ pub(super) struct Shell {
     /// As it was given: what is recorded of it is sealed.
     pub(super) line: String,
     pub(super) cancel: CancellationToken,
+}
+
+/// Up to where the conversation was looked through for what is hidden.
+#[derive(Default)]
+pub(super) struct ForgottenMark {
+    pub(super) version: u64,
+    pub(super) head: Option<NodeId>,
 }
 
 pub(super) struct Task {
@@ -102,7 +108,7 @@ pub(super) struct Task {
     granting: Arc<AtomicUsize>,
     view: watch::Sender<View>,
     /// What was hidden when the conversation was looked through last.
-    pub(super) forgotten: SeenForgotten,
+    pub(super) forgotten: ForgottenMark,
     pub(super) done: bool,
     /// The end of a call waits here until the stream before it was read.
     ended: Option<MachineInput>,
@@ -177,7 +183,7 @@ impl Task {
             root,
             granting,
             view,
-            forgotten: SeenForgotten::default(),
+            forgotten: ForgottenMark::default(),
             done: false,
             ended: None,
         }

@@ -28,7 +28,7 @@ pub struct DreamJob {
 impl DreamJob {
     /// For the memories of a home.
     pub fn new(home: &Home) -> Self {
-        let work: Arc<dyn BuiltInWork> = Arc::new(Dreaming(home.apart()));
+        let work: Arc<dyn BuiltInWork> = Arc::new(DreamWork(home.apart()));
         Self {
             home: home.clone(),
             handler: ScheduledHandler::of_kind(DREAM, home, vec![work], (1, DEADLINE)),
@@ -64,9 +64,9 @@ impl JobHandler for DreamJob {
 }
 
 /// Dreams over every memory.
-struct Dreaming(Home);
+struct DreamWork(Home);
 
-impl Dreaming {
+impl DreamWork {
     async fn dream(&self, cx: &JobContext) -> Result<WorkEnd, JobError> {
         let home = &self.0;
         let store = home.store().await.map_err(JobError::new)?;
@@ -118,7 +118,7 @@ impl Dreaming {
     }
 }
 
-impl BuiltInWork for Dreaming {
+impl BuiltInWork for DreamWork {
     fn name(&self) -> &str {
         DREAM
     }

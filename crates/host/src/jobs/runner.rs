@@ -60,7 +60,7 @@ impl Default for RunnerOptions {
     }
 }
 
-/// What a look at the jobs came to.
+/// The jobs that are due, and what comes after them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DueRun {
     /// All that were due were run, each once.
@@ -160,8 +160,8 @@ impl DuePass {
     }
 }
 
-/// What a look at the jobs came to.
-struct DueLook {
+/// The jobs that are due, and what comes after them.
+struct DueJobs {
     /// How many jobs there are that it knows how to run.
     jobs: u64,
     /// How long there is nothing to begin.
@@ -313,7 +313,7 @@ impl JobRunner {
         running: &mut RunningJobs<'a>,
         mut pass: Option<&mut DuePass>,
         stop: &'a CancellationToken,
-    ) -> Result<DueLook, StoreError> {
+    ) -> Result<DueJobs, StoreError> {
         let poll = self.options.poll;
         let (jobs, mut next) = self.look(running).await?;
         let mut leader = None;
@@ -361,7 +361,7 @@ impl JobRunner {
                 if let Some(pass) = pass.filter(|_| !is_here) {
                     pass.is_over = true;
                 }
-                return Ok(DueLook { jobs, wait: poll, leader: None });
+                return Ok(DueJobs { jobs, wait: poll, leader: None });
             }
             let job = RunningJob { kind: claim.job.kind.clone(), is_first };
             running.jobs.insert(key, job);
@@ -382,7 +382,7 @@ impl JobRunner {
             None if next.is_some_and(|next| next <= self.now()) => poll,
             None => self.until(next),
         };
-        Ok(DueLook { jobs, wait, leader })
+        Ok(DueJobs { jobs, wait, leader })
     }
 
     /// How many jobs there are that it knows how to run, and when the next of those is due that could begin now.

@@ -6,12 +6,9 @@ use quipu_protocol::{ChunkId, NodeId, UnixMs};
 use serde::{Deserialize, Serialize};
 use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
 
-use super::shape::TextShape;
+use super::shape::{KNOWN_AGAIN, TextShape};
 use crate::AuthorClass;
 use crate::files::FileStamp;
-
-/// Letters of a line that was moved, at least, so that it is known again.
-pub(super) const KNOWN_AGAIN: usize = 12;
 
 /// The lines of a file and the nodes that wrote them, as they are now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

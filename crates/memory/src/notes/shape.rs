@@ -3,7 +3,8 @@
 use quipu_seal::Sealer;
 use serde::{Deserialize, Serialize};
 
-use super::ledger::KNOWN_AGAIN;
+/// Letters of a line that was moved, at least, so that it is known again.
+pub(super) const KNOWN_AGAIN: usize = 12;
 
 /// The lines of such a text, each with its indentation and a fingerprint in the place of its words.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -88,8 +88,8 @@ use crate::{
     FileActivity, FileChange, FileDropListener, FileStep, FileStepQuery, ForkPoint, Fut, Head, HiddenNodes,
     IndexBacklog, IndexedAnswer, Label, Landmark, LineageEnd, LoggedAction, LoggedMove, OpenWork, Owner,
     Piece, QUERY_LIMIT, ReadModel, ReadParts, RebuildBacklog, RebuildStart, RefName, ReflogQuery, Report,
-    Reservation, ReserveRequest, Resolution, Revision, Scope, SearchHits, SearchQuery, Seq, SeriesChunk, SessionActivity,
-    SessionQuery, SessionRow, Spelling, Store, StoreError, Upkeep, UsageQuery, UsageSum,
+    Reservation, ReserveRequest, Resolution, Revision, Scope, SearchHits, SearchQuery, Seq, SeriesChunk,
+    SessionActivity, SessionQuery, SessionRow, Spelling, Store, StoreError, Upkeep, UsageQuery, UsageSum,
 };
 
 /// Readers beside the writer.

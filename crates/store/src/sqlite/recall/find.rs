@@ -13,7 +13,7 @@ use super::super::search::{self, Reader};
 use super::super::{places, rows};
 use super::scope::Scope;
 use super::space::{Space, Totals, Unit, Units, frequency, kind, postings, totals};
-use super::vectors::Wanted;
+use super::vectors::VectorTarget;
 use super::words::weight;
 use super::{author_of, notes, words};
 use crate::{
@@ -130,7 +130,7 @@ pub(super) fn rank(
     let (words, mass) = rarity(connection, &spaces, &sums, stems, effort)?;
     let wanted = match vectors {
         None => None,
-        Some(vectors) => Wanted::new(connection, vectors, &query.question)?,
+        Some(vectors) => VectorTarget::new(connection, vectors, &query.question)?,
     };
     let mut candidates = Vec::new();
     for space in spaces {
@@ -229,7 +229,7 @@ struct Ranker<'a> {
     words: &'a [Word],
     scope: Scope,
     /// The vector of the question.
-    wanted: Option<&'a Wanted<'a>>,
+    wanted: Option<&'a VectorTarget<'a>>,
     effort: Effort,
 }
 

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::super::failure::Outcome;
 use super::super::vectors::packed;
 use super::space::{Adder, Space, Unit, kind, totals};
-use super::vectors::{Wanted, Weights};
+use super::vectors::{VectorTarget, Weights};
 use super::{author_number, seconds};
 use crate::{IndexedNote, NOTE_CHUNK, NoteChange, NoteChunk, WordVectors};
 
@@ -209,7 +209,7 @@ pub(super) fn place(connection: &Connection, unit: u32) -> Outcome<Option<Place>
 /// Calls `take` with each chunk of these that has a vector of the same model, and its cosine to this one.
 pub(super) fn each(
     connection: &Connection,
-    wanted: &Wanted<'_>,
+    wanted: &VectorTarget<'_>,
     may: impl Fn(u32) -> bool,
     mut take: impl FnMut(u32, f32),
 ) -> Outcome<()> {

@@ -76,14 +76,14 @@ pub(super) fn of(vector: &[f32]) -> Vec<u8> {
 }
 
 /// A vector that signs are compared with.
-pub(super) struct Wanted {
+pub(super) struct SignTarget {
     /// For each byte of a sign and each value of it what its bits add.
     sums: Vec<[i16; 1 << BITS]>,
     /// What a sum is divided by for a cosine, but for the share that a sign holds.
     root: f32,
 }
 
-impl Wanted {
+impl SignTarget {
     /// `None` for a vector without a direction.
     pub(super) fn new(vector: &[f32]) -> Option<Self> {
         let turned = turned(vector)?;
@@ -136,10 +136,10 @@ mod tests {
             let nothing = of(&vec![0.0; width]);
             assert_eq!((nothing.len(), nothing.iter().max()), (size(width), Some(&0)));
             let vector = random(7, width);
-            let near = Wanted::new(&vector).and_then(|wanted| wanted.nearness(&of(&vector)));
+            let near = SignTarget::new(&vector).and_then(|wanted| wanted.nearness(&of(&vector)));
             assert!(near.is_some_and(|near| (near - 1.0).abs() < 0.01), "{width}: {near:?}");
         }
-        assert!(Wanted::new(&[0.0; 4]).is_none());
+        assert!(SignTarget::new(&[0.0; 4]).is_none());
         let (mut off, mut count) = (0.0, 0.0);
         for seed in 1..200 {
             let (one, noise) = (random(seed, 256), random(seed + 1_000, 256));
@@ -148,7 +148,7 @@ mod tests {
                 one.iter().zip(&noise).map(|(a, b)| share * a + (1.0 - share) * b).collect();
             let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
             let cosine = dot(&one, &other) / (dot(&one, &one) * dot(&other, &other)).sqrt();
-            let near = Wanted::new(&one).unwrap().nearness(&of(&other)).unwrap();
+            let near = SignTarget::new(&one).unwrap().nearness(&of(&other)).unwrap();
             assert!((near - cosine).abs() < 0.2, "{near} for {cosine}");
             off += (near - cosine).powi(2);
             count += 1.0;

@@ -121,14 +121,14 @@ fn product(a: &[u8], b: &[u8]) -> i32 {
 }
 
 /// A vector that others are compared with.
-pub(super) struct Wanted<'a> {
+pub(super) struct VectorTarget<'a> {
     words: &'a dyn WordVectors,
-    sign: sign::Wanted,
+    sign: sign::SignTarget,
     bytes: Vec<u8>,
     length: f64,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> VectorTarget<'a> {
     /// That of a text; `None` where nothing is known of its words.
     pub(super) fn new(
         connection: &Connection,
@@ -138,7 +138,7 @@ impl<'a> Wanted<'a> {
         let vector = Weights::new(connection)?.vector(words, text)?;
         let bytes = packed(&vector);
         let length = f64::from(product(&bytes, &bytes)).sqrt();
-        Ok(sign::Wanted::new(&vector).filter(|_| length > 0.0).map(|sign| Self {
+        Ok(sign::SignTarget::new(&vector).filter(|_| length > 0.0).map(|sign| Self {
             words,
             sign,
             bytes,
