@@ -85,7 +85,7 @@ fn forgotten_text_is_in_no_later_request() {
     let before = world.requests().len();
     world.run(&["compact", &session]).ok();
     for request in &world.requests()[before..] {
-        is_clean("the compaction", &String::from_utf8(request.body.to_vec()).unwrap());
+        is_clean("the compaction", std::str::from_utf8(&request.body).unwrap());
     }
     // A question that active memory would answer with it.
     says(&world, "Nobody knows.");

@@ -19,13 +19,13 @@ fn git(dir: &Path, args: &[&str]) {
     assert!(ran.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
-fn made(path: PathBuf) -> PathBuf {
-    std::fs::create_dir_all(&path).unwrap();
+fn made(path: &Path) -> PathBuf {
+    std::fs::create_dir_all(path).unwrap();
     path.canonicalize().unwrap()
 }
 
 /// A repository with a commit.
-fn repository(path: PathBuf) -> PathBuf {
+fn repository(path: &Path) -> PathBuf {
     let path = made(path);
     git(&path, &["init", "-q"]);
     git(&path, &["commit", "-q", "--allow-empty", "-m", "one"]);
@@ -41,11 +41,11 @@ fn own(home: &MemoryHome, cwd: &Path) -> Option<PathBuf> {
 fn worktrees_of_a_repository_share_a_memory() {
     let world = World::new();
     let (home, dir) = (world.home(), world.dir.path());
-    let main = repository(dir.join("main"));
+    let main = repository(&dir.join("main"));
     let tree = dir.join("trees/feature");
     git(&main, &["worktree", "add", "-q", tree.to_str().unwrap()]);
     let tree = tree.canonicalize().unwrap();
-    let below = made(tree.join("src"));
+    let below = made(&tree.join("src"));
     assert_eq!(project_root(&below), main);
     assert_eq!(project_trees(&main), [main.clone(), tree.clone()]);
     home.choose(&project_root(&below), |choice| choice.on = true).unwrap();
@@ -55,7 +55,7 @@ fn worktrees_of_a_repository_share_a_memory() {
     std::os::unix::fs::symlink(&tree, dir.join("link")).unwrap();
     assert_eq!(project_root(&dir.join("link/src")), main);
     // The files of the repository are those that are worked on.
-    made(tree.join(".quipu/memory"));
+    made(&tree.join(".quipu/memory"));
     let roots = |cwd: &Path| -> Vec<PathBuf> {
         home.open(cwd).unwrap().into_iter().map(|place| place.root).collect()
     };
@@ -78,7 +78,7 @@ fn worktrees_of_a_repository_share_a_memory() {
 fn repository_gets_no_memory_by_its_git_file() {
     let world = World::new();
     let (home, dir) = (world.home(), world.dir.path());
-    let victim = repository(dir.join("victim"));
+    let victim = repository(&dir.join("victim"));
     let tree = dir.join("victims-tree");
     git(&victim, &["worktree", "add", "-q", tree.to_str().unwrap()]);
     home.choose(&victim, |choice| choice.on = true).unwrap();
@@ -93,19 +93,19 @@ fn repository_gets_no_memory_by_its_git_file() {
         ("empty", "gitdir: \n".to_owned()),
         ("none", "nothing\n".to_owned()),
     ] {
-        let hostile = made(dir.join(name));
+        let hostile = made(&dir.join(name));
         std::fs::write(hostile.join(".git"), text).unwrap();
         is_nobodys(&hostile);
     }
-    let hostile = made(dir.join("linked"));
+    let hostile = made(&dir.join("linked"));
     std::os::unix::fs::symlink(tree.join(".git"), hostile.join(".git")).unwrap();
     is_nobodys(&hostile);
-    let hostile = made(dir.join("linked-whole"));
+    let hostile = made(&dir.join("linked-whole"));
     std::os::unix::fs::symlink(victim.join(".git"), hostile.join(".git")).unwrap();
     is_nobodys(&hostile);
     // An entry of its own that names it back, and the other's repository as the common one; also behind a link.
-    let hostile = made(dir.join("crafted"));
-    let entry = made(hostile.join("fake/worktrees/one"));
+    let hostile = made(&dir.join("crafted"));
+    let entry = made(&hostile.join("fake/worktrees/one"));
     std::fs::write(hostile.join(".git"), "gitdir: fake/worktrees/one\n").unwrap();
     std::fs::write(entry.join("gitdir"), format!("{}\n", hostile.join(".git").display())).unwrap();
     std::fs::write(entry.join("commondir"), format!("{}\n", victim.join(".git").display())).unwrap();
@@ -122,12 +122,12 @@ fn repository_gets_no_memory_by_its_git_file() {
 fn moved_project_takes_its_memory_along_once_adopted() {
     let world = World::new();
     let (home, dir) = (world.home(), world.dir.path());
-    let old = repository(dir.join("old/app"));
+    let old = repository(&dir.join("old/app"));
     home.choose(&old, |choice| choice.on = true).unwrap();
     let root = own(&home, &old).unwrap();
     std::fs::create_dir_all(&root).unwrap();
     std::fs::write(root.join("MEMORY.md"), "- ours\n").unwrap();
-    let other = repository(dir.join("other"));
+    let other = repository(&dir.join("other"));
     let why = |result: Result<_, MemoryError>| -> String {
         let result: Result<quipu_memory::MemoryPlace, MemoryError> = result;
         result.unwrap_err().to_string()
@@ -145,7 +145,7 @@ fn moved_project_takes_its_memory_along_once_adopted() {
     assert_eq!(own(&home, &new), Some(root.clone()));
     assert_eq!(home.lost(&new).unwrap(), []);
     // Another project where the first one was has a memory of its own.
-    let again = repository(dir.join("old/app"));
+    let again = repository(&dir.join("old/app"));
     home.choose(&again, |choice| choice.on = true).unwrap();
     let its = own(&home, &again).unwrap();
     assert!(its != root && its.starts_with(home.root()), "{}", its.display());
@@ -161,7 +161,7 @@ fn moved_project_takes_its_memory_along_once_adopted() {
 fn homes_of_two_users_share_nothing() {
     let world = World::new();
     let dir = world.dir.path();
-    let project = repository(dir.join("shared/app"));
+    let project = repository(&dir.join("shared/app"));
     let homes = ["one", "two"].map(|user| MemoryHome::new(&dir.join(user).join(".quipu")));
     homes[0].choose(&project, |choice| choice.on = true).unwrap();
     assert!(own(&homes[0], &project).unwrap().starts_with(dir.join("one")));
