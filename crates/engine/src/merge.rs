@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use quipu_machine::Draft;
 use quipu_protocol::{FileState, MergeSide, Message, NodeId, Provenance, SessionId, UserInput};
-use quipu_store::{Graph, LineageEnd, RefName, SessionQuery, StoreError, decode_nodes};
+use quipu_store::{Graph, LineageEnd, RefName, SessionQuery, StoreError, decode_whole};
 use quipu_transcript::{DecodedEntry, TouchedFiles, counts, message_of};
 
 use crate::change::ChangeError;
@@ -322,13 +322,14 @@ async fn side(store: &dyn Graph, end: NodeId, base: Option<NodeId>, cwd: &Path) 
     };
     let nodes = &nodes[usize::from(base.is_some()).min(nodes.len())..];
     for some in nodes.chunks(AT_ONCE) {
-        for DecodedEntry { entry, step } in decode_nodes(store, some).await? {
+        for (node, DecodedEntry { entry, step }) in some.iter().zip(decode_whole(store, some).await?) {
             let restored = is_restored(&entry);
             let mut named = TouchedFiles::default();
             if let Some(message) = message_of(&entry) {
                 if let Message::Assistant(answer) = &*message
                     && counts(answer)
                     && !answer.text().trim().is_empty()
+                    && !store.hides(&node.id)
                 {
                     side.conclusion = answer.text().trim().to_owned();
                 }

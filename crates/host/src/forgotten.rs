@@ -39,18 +39,23 @@ impl ForgottenNodes {
         let found = std::fs::metadata(ForgetList::path(&self.memory)).ok();
         let stamp = found.and_then(|found| Some((found.modified().ok()?, found.len(), found.ino())));
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if read.version == 0 || read.stamp != stamp {
-            let version = read.version + 1;
+        // What could not be read may be readable now, and the file as it was.
+        if read.version == 0 || read.stamp != stamp || read.problem.is_some() {
             let (list, problem) = match ForgetList::read(&self.memory) {
                 Ok(list) => (Some(Arc::new(list)), None),
                 Err(error) => {
                     let text = format!(
                         "No search has hits and no session is continued while what was forgotten cannot be read: {error}"
                     );
-                    self.observer.0.notice(HostNotice { is_warning: true, text, advice: None });
-                    (None, Some(error.to_string()))
+                    let problem = Some(error.to_string());
+                    if read.problem != problem {
+                        self.observer.0.notice(HostNotice { is_warning: true, text, advice: None });
+                    }
+                    (None, problem)
                 }
             };
+            let is_known = read.version > 0 && problem.is_some() && read.problem == problem;
+            let version = read.version + u64::from(!is_known);
             *read = ListState { stamp, list, problem, version };
         }
         read

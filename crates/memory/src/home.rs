@@ -137,9 +137,12 @@ impl MemoryHome {
     pub fn lost(&self, project: &Path) -> Result<Vec<LostMemory>, MemoryError> {
         let choices = self.choices()?;
         let is_gone = |path: &Path| matches!(path.try_exists(), Ok(false));
+        // Or one that was switched on in a worktree of this project, before worktrees shared a memory.
+        let is_of = |path: &Path| path != project && project_root(path) == project;
         let gone = choices.projects().map(|(path, choice)| (Path::new(path), choice));
         let gone = gone.filter(|(path, choice)| {
-            is_gone(path) && (choice.workspace.is_some() || self.own(choices.memory_of(path)).root.is_dir())
+            (is_gone(path) || is_of(path))
+                && (choice.workspace.is_some() || self.own(choices.memory_of(path)).root.is_dir())
         });
         let mut lost: Vec<LostMemory> = gone
             .map(|(path, choice)| LostMemory {
@@ -162,20 +165,21 @@ impl MemoryHome {
         let name = project.to_str().ok_or_else(|| refused(format!("{} is not text", project.display())))?;
         let _lock = FileLock::wait(&self.choices_path().with_extension("lock"))?;
         let mut choices = self.choices()?;
-        if !self.lost(project)?.iter().any(|lost| lost.project == former) {
+        let Some(lost) = self.lost(project)?.into_iter().find(|lost| lost.project == former) else {
             return Err(refused(match former.try_exists() {
                 Ok(false) => "no memory is known of it".to_owned(),
                 Ok(true) | Err(_) => "the directory is there, so its memory is its own".to_owned(),
             }));
-        }
+        };
         let own = self.own(choices.memory_of(project));
         let has_own = choices.of(project).is_some_and(|choice| choice.workspace.is_some());
         if has_own || !crate::files::list_files(&own.root).is_empty() {
             let own = own.root.display();
             return Err(refused(format!("{} has a memory already, in {own}", project.display())));
         }
-        let memory = choices.memory_of(former);
-        let Some(before) = former.to_str().and_then(|former| choices.projects.remove(former)) else {
+        // As it was written when it was chosen.
+        let memory = choices.memory_of(&lost.project);
+        let Some(before) = lost.project.to_str().and_then(|former| choices.projects.remove(former)) else {
             return Err(refused("no memory is known of it".to_owned()));
         };
         // What a repository brings along is accepted where it lies.

@@ -1,6 +1,6 @@
 //! What is left of a node that a person had forgotten, for whoever is shown it: how it stands in its conversation, and no word.
 
-use quipu_protocol::{Body, Compaction, Content, Entry, Json, Message, TextContent};
+use quipu_protocol::{Body, Compaction, Content, Entry, Json, Message, TextContent, ThinkingContent};
 
 use crate::DecodedEntry;
 use crate::blocks::member;
@@ -48,7 +48,7 @@ pub fn forgotten_message(message: &Message) -> Message {
         Message::Assistant(answer) => {
             let had = !answer.content.is_empty();
             answer.content = answer.content.iter().filter_map(answered).collect();
-            if had && answer.content.is_empty() {
+            if had && answer.content.iter().all(|block| matches!(block, Content::Thinking(_))) {
                 answer.content.push(Content::text(FORGOTTEN));
             }
             answer.error_message = answer.error_message.take().map(|_| FORGOTTEN.to_owned());
@@ -87,11 +87,13 @@ pub fn forgotten_compaction(compaction: &Compaction) -> Compaction {
     }
 }
 
-/// A block of an answer. Proof of the model's thinking is worth nothing without the thinking.
+/// A block of an answer. Proof of the model's thinking is worth nothing without the thinking; that there was some stays, since
+/// ids of calls are tied to it.
 fn answered(block: &Content) -> Option<Content> {
     match block {
         Content::Text(_) | Content::Image(_) => Some(Content::text(FORGOTTEN)),
-        Content::Thinking(_) | Content::Other(_) => None,
+        Content::Thinking(_) => Some(Content::Thinking(ThinkingContent::default())),
+        Content::Other(_) => None,
         Content::ToolCall(call) => {
             let mut left = call.clone();
             left.arguments = Json::from(&serde_json::json!({}));

@@ -9,7 +9,7 @@ use quipu_dag::Node;
 use quipu_protocol::{Entry, Json, NodeId, SessionId, UnixMs};
 use quipu_store::{
     Fut, Graph, LandmarkKind, LineageEnd, Piece, ReadParts, RefName, Seq, SessionRow, StoreError, StoredNode,
-    decode_nodes,
+    decode_whole,
 };
 use quipu_transcript::{DecodedEntry, Lookup as _, decode, extra_of};
 
@@ -53,7 +53,7 @@ pub async fn export(
     let mut writer = Writer { out, done: ExportSummary { entries: 0, bytes: 0 } };
     if row.agent == AGENT {
         let root: Vec<Node> = store.nodes(&[row.base]).await?.into_iter().flatten().collect();
-        let header = decode_nodes(store, &root).await?.pop();
+        let header = decode_whole(store, &root).await?.pop();
         let header = header.and_then(|decoded| decoded.step.extra.get(AGENT)?.read::<HeaderPart>().ok());
         let header = header.ok_or_else(|| missing(row, "its first node is missing or has no header"))?;
         writer.header(header.header.get())?;
@@ -238,7 +238,7 @@ async fn is_straight(
     let Some(last) = store.head(&main_ref(AGENT, &row.id)).await? else { return Ok(false) };
     let ends: Vec<Node> = store.nodes(&[root, last]).await?.into_iter().flatten().collect();
     let [first, last] = &ends[..] else { return Ok(false) };
-    let decoded = decode_nodes(store, std::slice::from_ref(last)).await?;
+    let decoded = decode_whole(store, std::slice::from_ref(last)).await?;
     let places = decoded.first().and_then(|decoded| place(&decoded.step));
     // The header of a file has no id.
     Ok(first.record.external_id.is_none() && places == u64::try_from(count).ok())
@@ -338,7 +338,7 @@ impl OwnNodes<'_> {
         {
             self.nodes.pop_front();
             let nodes: Vec<Node> = store.nodes(&[id]).await?.into_iter().flatten().collect();
-            for (node, decoded) in nodes.iter().zip(decode_nodes(store, &nodes).await?) {
+            for (node, decoded) in nodes.iter().zip(decode_whole(store, &nodes).await?) {
                 let last = match parent {
                     Some(parent) => self.id_of(parent).await?,
                     None => None,
@@ -421,7 +421,7 @@ async fn noted(notes: Vec<Node>, ours: OwnNodes<'_>, out: &mut Writer<'_>) -> Re
         if ours.lines.noted.contains(&id) {
             continue;
         }
-        for decoded in decode_nodes(ours.store, std::slice::from_ref(&node)).await? {
+        for decoded in decode_whole(ours.store, std::slice::from_ref(&node)).await? {
             let Entry::Meta(json) = &decoded.entry else { continue };
             ours.name(&mut chain, &decoded).await?;
             out.entry(&chain.meta(json, &id, node.record.timestamp))?;
@@ -515,7 +515,7 @@ impl Branches<'_> {
         let mut lines = Vec::new();
         for piece in nodes.chunks(PIECE) {
             let nodes: Vec<Node> = self.store.nodes(piece).await?.into_iter().flatten().collect();
-            for (node, decoded) in nodes.iter().zip(decode_nodes(self.store, &nodes).await?) {
+            for (node, decoded) in nodes.iter().zip(decode_whole(self.store, &nodes).await?) {
                 if self.last != node.record.parent {
                     self.chain.silent.clear();
                     let parent = node.record.parent;
@@ -558,7 +558,7 @@ impl Branches<'_> {
         let (mut moved, mut lines) = (self.last != Some(head), Vec::new());
         self.chain.last = id;
         let nodes: Vec<Node> = self.store.nodes(&self.later).await?.into_iter().flatten().collect();
-        for (node, decoded) in nodes.iter().zip(decode_nodes(self.store, &nodes).await?) {
+        for (node, decoded) in nodes.iter().zip(decode_whole(self.store, &nodes).await?) {
             if !self.labels_nothing(&decoded) {
                 self.chain.node(node, &decoded, &mut lines);
                 moved = false;

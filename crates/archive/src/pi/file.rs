@@ -12,7 +12,7 @@ use std::sync::Arc;
 use quipu_dag::Node;
 use quipu_protocol::{ChunkId, Entry, NodeId, SessionId};
 use quipu_seal::Sealer;
-use quipu_store::{Graph, LineageEnd, RefName, SessionRow, StoreError, decode_nodes};
+use quipu_store::{Graph, LineageEnd, RefName, SessionRow, StoreError, decode_whole};
 use sha2::{Digest as _, Sha256};
 
 use super::chain::{Chain, header_line, ids_of, note_id, references, settings_at};
@@ -362,7 +362,7 @@ impl SessionFile {
             if taken.tree.has_met(&id) {
                 continue;
             }
-            for decoded in decode_nodes(&**store, std::slice::from_ref(&node)).await? {
+            for decoded in decode_whole(&**store, std::slice::from_ref(&node)).await? {
                 let Entry::Meta(json) = &decoded.entry else { continue };
                 let mut chain = Chain { last: last.clone(), ..Chain::default() };
                 name_references(&**store, &mut chain, &decoded.entry).await?;
@@ -433,7 +433,7 @@ impl SessionFile {
     pub async fn last_is_ours(&self, store: &dyn Graph) -> Result<bool, StoreError> {
         let Some(last) = self.last else { return Ok(false) };
         let nodes: Vec<Node> = store.nodes(&[last]).await?.into_iter().flatten().collect();
-        Ok(decode_nodes(store, &nodes).await?.iter().all(|decoded| place(&decoded.step).is_none()))
+        Ok(decode_whole(store, &nodes).await?.iter().all(|decoded| place(&decoded.step).is_none()))
     }
 
     /// The session of its header; `None` for an empty file.
@@ -588,7 +588,7 @@ impl SessionFile {
             let mut begun = None;
             let nodes: Vec<Node> = store.nodes(piece).await?.into_iter().flatten().collect();
             let mut lines = Vec::new();
-            for (node, decoded) in nodes.iter().zip(decode_nodes(store, &nodes).await?) {
+            for (node, decoded) in nodes.iter().zip(decode_whole(store, &nodes).await?) {
                 match (&decoded.entry, before) {
                     (Entry::Session(start), _) => {
                         settings = true;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Json, NodeId, SessionId, UnixMs};
 use quipu_seal::Sealer;
-use quipu_store::{Commit, Extent, Graph, RefExpectation, RefMove, StoreError, decode_nodes};
+use quipu_store::{Commit, Extent, Graph, RefExpectation, RefMove, StoreError, decode_whole};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
@@ -360,7 +360,7 @@ pub(super) async fn move_main(
             None => None,
             Some(node) => {
                 let nodes: Vec<_> = store.nodes(&[node]).await?.into_iter().flatten().collect();
-                let decoded = decode_nodes(store, &nodes).await?;
+                let decoded = decode_whole(store, &nodes).await?;
                 let pair = nodes.first().zip(decoded.first());
                 pair.map(|(node, decoded)| {
                     (entry::place(&decoded.step).unwrap_or(0), node.record.timestamp, node.id)

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{Entry, FileChange, FileState, Message, NodeId, SessionId, Unknown};
 use quipu_seal::Sealer;
-use quipu_store::{CHILD_SESSION, Graph, LineageEnd, RefName, StoreError, decode_nodes};
+use quipu_store::{CHILD_SESSION, Graph, LineageEnd, RefName, StoreError, decode_whole};
 use quipu_transcript::{
     FileConflict, FilePlan, GIT_INDEX, GitMove, INTERNAL, PlannedChange, RestoreNote, SkippedFile,
     WORKSPACE_NOTE, WorkspaceNote, extra_of, files_of, restore_note,
@@ -99,7 +99,7 @@ fn visits_of<'a>(
                 }
                 let may_name_child = is_internal || blob.as_ref().is_some_and(is_interrupted);
                 let entry = match may_name_child {
-                    true => decode_nodes(store, std::slice::from_ref(node)).await?.pop(),
+                    true => decode_whole(store, std::slice::from_ref(node)).await?.pop(),
                     false => None,
                 };
                 let entry = entry.as_ref().map(|one| &one.entry);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use quipu_memory::dream::DreamPhase;
+use quipu_schedule::Recurrence;
 use quipu_store::{Job, JobRunState, Jobs as _, SqliteStore, StoreError};
 
 use super::{
@@ -145,8 +146,12 @@ pub async fn keep_dream_job(home: &Home, store: &Arc<SqliteStore>) -> Result<(),
         }
         return Ok(());
     }
+    let wanted = dream_recurrence(&home.config().dreaming.schedule, &jiff::tz::TimeZone::system());
+    // Processes can have different time zones: the zone of whoever made the job stays, or each would make it anew.
+    let held = store.job(&DREAM.into()).await?.and_then(|job| ScheduledJob::of_job(&job)).map(|job| job.when);
+    let when = held.filter(|held| has_same_expression(held, &wanted)).unwrap_or(wanted);
     let scheduled = ScheduledJob {
-        when: dream_recurrence(&home.config().dreaming.schedule, &jiff::tz::TimeZone::system()),
+        when,
         jitter_ms: 0,
         work: ScheduledWork::BuiltIn { name: DREAM.to_owned(), arguments: Vec::new() },
         target: JobTarget::Nobody,
@@ -156,4 +161,13 @@ pub async fn keep_dream_job(home: &Home, store: &Arc<SqliteStore>) -> Result<(),
         store.put_job(job, now()).await?;
     }
     Ok(())
+}
+
+fn has_same_expression(one: &Recurrence, other: &Recurrence) -> bool {
+    match (one, other) {
+        (Recurrence::Cron { expression: one, .. }, Recurrence::Cron { expression: other, .. }) => {
+            one == other
+        }
+        _ => false,
+    }
 }

@@ -154,7 +154,28 @@ fn moved_project_takes_its_memory_along_once_adopted() {
     std::fs::write(its.join("MEMORY.md"), "- theirs\n").unwrap();
     std::fs::rename(&new, dir.join("app-3")).unwrap();
     assert!(why(home.adopt(&again, &new)).contains("has a memory already"));
-    assert_eq!(home.adopt(&dir.canonicalize().unwrap().join("app-3"), &new).unwrap().root, root);
+    // However the former path is written.
+    let former = std::path::PathBuf::from(format!("{}/", new.display()));
+    assert_eq!(home.adopt(&dir.canonicalize().unwrap().join("app-3"), &former).unwrap().root, root);
+}
+
+#[test]
+fn memory_that_was_switched_on_in_a_worktree_can_be_adopted() {
+    let world = World::new();
+    let (home, dir) = (world.home(), world.dir.path());
+    let main = repository(&dir.join("main"));
+    let tree = dir.join("feature");
+    git(&main, &["worktree", "add", "-q", tree.to_str().unwrap()]);
+    let tree = tree.canonicalize().unwrap();
+    // As when each worktree had a memory of its own.
+    home.choose(&tree, |choice| choice.on = true).unwrap();
+    let root = home.project(&tree).root;
+    std::fs::create_dir_all(&root).unwrap();
+    std::fs::write(root.join("MEMORY.md"), "- ours\n").unwrap();
+    assert_eq!(home.lost(&main).unwrap().len(), 1);
+    assert_eq!(home.lost(&repository(&dir.join("other"))).unwrap(), []);
+    assert_eq!(home.adopt(&main, &tree).unwrap().root, root);
+    assert_eq!(own(&home, &tree), Some(root));
 }
 
 #[test]

@@ -120,6 +120,11 @@ fn ids_are_left_out_with_the_reasoning_before_them() {
         vec![thinking("Hm.", Some(bare), None), call("c1|fc_1", "read", "{}")],
         json!([["function_call", null], out()]),
     );
+    // What is left of an answer that was forgotten.
+    check(
+        vec![thinking("", None, None), call("c1|fc_1", "read", "{}")],
+        json!([["function_call", null], out()]),
+    );
     // What the server summarised stays, whatever is around it.
     let compaction = r#"{"type":"compaction","id":"cmp_1","encrypted_content":"c"}"#;
     check(

@@ -236,6 +236,13 @@ impl Vectors for SqliteStore {
             let mut batch = self.read(move |connection| without(connection, &model, most)).await?;
             // What nobody is shown is sent to no model either.
             if let Some(hidden) = self.hiding() {
+                if hidden.problem().is_some() {
+                    // They are looked at again once it is known which are hidden.
+                    batch.texts.clear();
+                    batch.rows.clear();
+                    batch.after = batch.before.unwrap_or(batch.after);
+                    return Ok(batch);
+                }
                 let shown: Vec<bool> = batch.texts.iter().map(|(node, _)| !hidden.hides(node)).collect();
                 let (mut texts, mut rows) = (shown.iter(), shown.iter());
                 batch.texts.retain(|_| texts.next() == Some(&true));

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use quipu_protocol::{
     AssistantMessage, Body, CallId, Compaction, Content, Entry, Json, Message, NodeId, StepInfo, StopReason,
-    TextContent, ToolCall, ToolResultMessage, Usage, UserMessage,
+    TextContent, ThinkingContent, ToolCall, ToolResultMessage, Usage, UserMessage,
 };
 use quipu_transcript::{
     DecodedEntry, Projector, check_conversation, context, forgotten, message_of, project, project_messages,
@@ -379,6 +379,24 @@ fn forgotten_call_keeps_its_result_and_says_no_word() {
         "result b: fine".to_owned(),
     ];
     assert_eq!(shown, expected);
+}
+
+#[test]
+fn forgotten_thinking_leaves_that_there_was_some() {
+    let Entry::Message(Message::Assistant(mut answer)) = parse("assistant toolUse: secret call(a)") else {
+        panic!("no answer")
+    };
+    let thinking = ThinkingContent {
+        thinking: "secret".into(),
+        thinking_signature: Some("proof of the secret".into()),
+        ..ThinkingContent::default()
+    };
+    answer.content = vec![Content::Thinking(thinking)];
+    let Message::Assistant(left) = quipu_transcript::forgotten_message(&Message::Assistant(answer)) else {
+        panic!("no answer")
+    };
+    let was_some = Content::Thinking(ThinkingContent::default());
+    assert_eq!(left.content, [was_some, Content::text(quipu_transcript::FORGOTTEN)]);
 }
 
 proptest! {
