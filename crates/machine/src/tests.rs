@@ -1304,7 +1304,7 @@ proptest! {
 fn some_orders_of_events_take_the_session_elsewhere() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (mut departures, mut steps_taken) = (0, std::collections::BTreeSet::new());
-    for round in 0..4_800 {
+    for round in 0..3_200 {
         let tree = moves().new_tree(&mut runner).unwrap();
         let has_hooks = round % 3 == 0;
         let start = Start { has_hooks, ..if round % 4 == 3 { pruning() } else { start() } };
@@ -1317,7 +1317,7 @@ fn some_orders_of_events_take_the_session_elsewhere() {
         departures += world.departures;
         steps_taken.append(&mut world.steps_taken);
     }
-    assert!(departures > 5, "{departures}");
+    assert!(departures > 2, "{departures}");
     diagram::is_documented(&steps_taken);
 }
 
