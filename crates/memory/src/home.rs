@@ -129,8 +129,8 @@ impl MemoryHome {
         MemoryPlace { id, kind: MemoryKind::Project, root }
     }
 
-    /// Memories of projects whose directory is not there any more: one of them may be that of a project that was moved. Those
-    /// with the name of `project` come first.
+    /// Memories of projects whose directory is not there any more: one of them may be that of a project that was moved. And those of
+    /// linked worktrees of `project`, from before these had its memory. Those with the name of `project` come first.
     ///
     /// # Errors
     /// Where the file of choices cannot be used.
@@ -154,7 +154,7 @@ impl MemoryHome {
         Ok(lost)
     }
 
-    /// Gives a project the memory of one whose directory is not there any more. A person decides it: nothing in the files of a
+    /// Gives a project one of the memories that [`lost`](Self::lost) names. A person decides it: nothing in the files of a
     /// project says whose memory it is.
     ///
     /// # Errors

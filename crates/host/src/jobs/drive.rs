@@ -22,13 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// change are indexed, where a session of the front has a memory. Ends with the front; a job that runs then is given back.
 pub async fn run_alongside<T>(home: &Home, front: impl Future<Output = T>) -> T {
     let stop = CancellationToken::new();
-    // Also where this future is dropped.
-    let guard = stop.clone().drop_guard();
-    let front = async move {
-        let ended = front.await;
-        drop(guard);
-        ended
-    };
+    let front = stopping(stop.clone(), front);
     let (ended, (), ()) =
         tokio::join!(front, drive(home, stop.clone()), crate::memory_watch::watch_memories(home, stop));
     ended
@@ -37,14 +31,19 @@ pub async fn run_alongside<T>(home: &Home, front: impl Future<Output = T>) -> T 
 /// Runs a front that runs no jobs, and has notes that change indexed beside it.
 pub async fn watch_alongside<T>(home: &Home, front: impl Future<Output = T>) -> T {
     let stop = CancellationToken::new();
-    let guard = stop.clone().drop_guard();
-    let front = async move {
+    let front = stopping(stop.clone(), front);
+    let (ended, ()) = tokio::join!(front, crate::memory_watch::watch_memories(home, stop));
+    ended
+}
+
+/// A front whose end cancels `stop`, also where it is dropped.
+fn stopping<T>(stop: CancellationToken, front: impl Future<Output = T>) -> impl Future<Output = T> {
+    let guard = stop.drop_guard();
+    async move {
         let ended = front.await;
         drop(guard);
         ended
-    };
-    let (ended, ()) = tokio::join!(front, crate::memory_watch::watch_memories(home, stop));
-    ended
+    }
 }
 
 /// Until `stop` is cancelled.
