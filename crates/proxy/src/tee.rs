@@ -125,6 +125,9 @@ impl Tee {
             exchange.answer.push(bytes.clone());
         } else {
             (exchange.end, exchange.answer) = (AnswerEnd::TooLarge, Vec::new());
+            // The room of the request stays taken until it is kept; that of the answer is free at once.
+            drop(exchange.room.as_mut().and_then(|room| room.split(self.taken / PIECE)));
+            self.taken = 0;
         }
     }
 
