@@ -1,0 +1,1 @@
+//! The past of a project as summaries over time: coarse for long ago, fine for today.
