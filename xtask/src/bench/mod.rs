@@ -2,6 +2,7 @@
 //!
 //! To add one, write a file beside this one with a `BENCHMARK` and name it in [`BENCHMARKS`].
 
+mod active;
 mod agent;
 mod answers;
 mod commits;
@@ -55,6 +56,7 @@ const BENCHMARKS: &[Benchmark] = &[
     search::BENCHMARK,
     recall::BENCHMARK,
     answers::BENCHMARK,
+    active::BENCHMARK,
     dream::BENCHMARK,
     shared::BENCHMARK,
     files::BENCHMARK,

@@ -21,6 +21,10 @@ fn note_stands_beside_the_prompt_that_it_fits() {
     let text = messages(request).iter().map(wire_text).collect::<String>();
     assert!(text.contains("<active_memory>") && text.contains("blue token"), "{text}");
     assert!(text.contains("memory/2020-01-02.md#L1"), "{text}");
+    // What stood beside a prompt was not said in it.
+    let found = world.run(&["memory", "search", "--json", "--", "What does the staging deploy need?"]).ok();
+    let found = String::from_utf8_lossy(&found.out);
+    assert!(found.contains(r#""kind":"user""#) && !found.contains("Added by the hook"), "{found}");
     world.run(&["-p", "Which colours does the terminal support?"]).ok();
     let text = messages(&world.requests()[1]).iter().map(wire_text).collect::<String>();
     assert!(!text.contains("<active_memory>"), "{text}");

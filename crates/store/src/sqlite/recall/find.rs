@@ -588,7 +588,10 @@ fn node_place(
             }
         },
     };
-    let text = reader.said(&node)?;
+    let text = match unit.kind {
+        kind::USER => super::own_words(connection, reader, &node)?.text,
+        _ => reader.said(&node)?,
+    };
     let excerpt = search::excerpt_of(&text, stems, &|word| super::stem::stem(word));
     let node_id: NodeId = node.id;
     Ok(Some(RecallPlace::Node { node: node_id, external_id: node.record.external_id, session: id, excerpt }))

@@ -207,45 +207,55 @@ fn unit_of(
         "compactionSummary" | "branchSummary" => (kind::SUMMARY, AuthorClass::Untrusted),
         _ => return Ok(None),
     };
-    let mut text = None;
-    if kind == kind::USER
-        && let Some(last) = node.record.parts.last()
-        && let Some(own) = rows::find_blob(connection, last)?.filter(|blob| blob.kind == "quipu")
-        && MARKS.iter().any(|mark| own.content.contains(mark))
-    {
-        let mut blobs = HashMap::new();
-        for part in &node.record.parts {
-            if let Some(blob) = rows::find_blob(connection, part)? {
-                blobs.insert(*part, blob);
-            }
+    let text = match kind {
+        kind::USER => {
+            let own = own_words(connection, reader, node)?;
+            author = own.author.unwrap_or(author);
+            own.text
         }
-        let decoded = decode(node, &places::Parts(blobs));
-        if let Some(provenance) = &decoded.step.provenance {
-            author = provenance.author;
-        }
-        if let (false, Entry::Message(Message::User(message))) =
-            (decoded.step.added.is_empty(), &decoded.entry)
-        {
-            // What hooks and memories put beside a prompt was not said in it.
-            let is_added =
-                |n: usize| decoded.step.added.iter().any(|added| u32::try_from(n) == Ok(added.block));
-            let blocks = message.content.blocks();
-            let own: Vec<&str> = blocks
-                .iter()
-                .enumerate()
-                .filter(|(n, _)| !is_added(*n))
-                .filter_map(|(_, block)| block.as_text())
-                .collect();
-            let mut own = own.join("\n");
-            own.truncate(own.floor_char_boundary(VECTOR_TEXT));
-            text = Some(own);
-        }
-    }
-    let text = match text {
-        Some(text) => text,
-        None => reader.said(node)?,
+        _ => reader.said(node)?,
     };
     Ok((!text.trim().is_empty()).then(|| (text, kind, author_number(author))))
+}
+
+/// What a message of a user says, and who wrote it where the message tells.
+struct OwnWords {
+    text: String,
+    author: Option<AuthorClass>,
+}
+
+/// A message without what hooks and memories put beside it: that was not said in it.
+fn own_words(connection: &Connection, reader: &mut Reader<'_>, node: &Node) -> Outcome<OwnWords> {
+    let tells = match node.record.parts.last() {
+        None => false,
+        Some(last) => rows::find_blob(connection, last)?
+            .is_some_and(|own| own.kind == "quipu" && MARKS.iter().any(|mark| own.content.contains(mark))),
+    };
+    if !tells {
+        return Ok(OwnWords { text: reader.said(node)?, author: None });
+    }
+    let mut blobs = HashMap::new();
+    for part in &node.record.parts {
+        if let Some(blob) = rows::find_blob(connection, part)? {
+            blobs.insert(*part, blob);
+        }
+    }
+    let decoded = decode(node, &places::Parts(blobs));
+    let author = decoded.step.provenance.as_ref().map(|provenance| provenance.author);
+    let added = &decoded.step.added;
+    let text = match &decoded.entry {
+        Entry::Message(Message::User(message)) if !added.is_empty() => {
+            let is_added = |n: usize| added.iter().any(|added| u32::try_from(n) == Ok(added.block));
+            let blocks = message.content.blocks();
+            let own = blocks.iter().enumerate().filter(|(n, _)| !is_added(*n));
+            let own: Vec<&str> = own.filter_map(|(_, block)| block.as_text()).collect();
+            let mut own = own.join("\n");
+            own.truncate(own.floor_char_boundary(VECTOR_TEXT));
+            own
+        }
+        _ => reader.said(node)?,
+    };
+    Ok(OwnWords { text, author })
 }
 
 /// An author as it is stored.
