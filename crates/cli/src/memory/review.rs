@@ -17,11 +17,17 @@ pub(super) async fn review(args: &ReviewArgs) -> Result<(), Failure> {
     let mut stdout = crate::console::stdout();
     let mut accepted = 0;
     let mut waiting = 0;
+    let mut conflicts = Vec::new();
     for book in &open.books {
         // Of a repository's memory, what is accepted is what stood there while it was shown.
         let content = (book.place().kind == MemoryKind::Repository).then(|| book.content());
         let found = book.to_review().await.map_err(quipu_host::Failure::from)?;
         let is_shown = content.as_ref().is_none_or(|content| *content == book.content());
+        for file in book.list().files {
+            if let Some(line) = book.read(&file.name).ok().and_then(|text| text.conflict) {
+                conflicts.push(format!("{}/{}: line {line}", book.place().id, file.name));
+            }
+        }
         let mut chosen = Vec::new();
         let mut answers = Vec::new();
         for lines in found {
@@ -74,7 +80,11 @@ pub(super) async fn review(args: &ReviewArgs) -> Result<(), Failure> {
         writeln!(stdout, "{}", json!({ "type": "end", "accepted": accepted, "waiting": waiting }))?;
         return Ok(stdout.flush()?);
     }
+    for place in &conflicts {
+        note(format!("{place} is a conflict mark of git; resolve the conflict, then review the file."));
+    }
     match (accepted, waiting) {
+        (0, 0) if !conflicts.is_empty() => {}
         (0, 0) => note("Nothing waits for a review."),
         (0, waiting) => note(format!(
             "{waiting} part(s) wait; `quipu memory review --accept FILE#L1-L2` accepts one, `--accept-all` all."

@@ -446,3 +446,18 @@ fn project_that_moved_adopts_its_memory_when_a_person_says_so() {
     assert!(system(&world).contains("- uses tabs"));
     assert!(quipu("new", &["memory", "adopt", former, "--yes"]).exits(2).err.contains("not adopted"));
 }
+
+#[test]
+fn review_names_files_with_marks_of_a_conflict() {
+    let world = World::new([]);
+    world.run(&["memory", "on"]).ok();
+    let root = root(&world);
+    std::fs::create_dir_all(&root).unwrap();
+    std::fs::write(root.join("MEMORY.md"), "- one\n<<<<<<< HEAD\n- two\n=======\n- three\n>>>>>>> other\n")
+        .unwrap();
+    let reviewed = world.run(&["memory", "review"]).ok();
+    let expected =
+        "/MEMORY.md: line 2 is a conflict mark of git; resolve the conflict, then review the file.";
+    assert!(reviewed.err.contains(expected), "{}", reviewed.err);
+    assert!(!reviewed.err.contains("Nothing waits"), "{}", reviewed.err);
+}
