@@ -99,7 +99,7 @@ impl Machine {
         let Some(Run { turn, phase: Phase::Calling { .. }, .. }) = &self.run else { return };
         let turn = *turn;
         // It may have been recorded with the commit before it.
-        self.revoke_pending_call();
+        self.revoke_last_call();
         self.emit(Event::TurnEnded { turn });
         self.end_run(outcome);
     }

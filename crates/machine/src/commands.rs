@@ -250,9 +250,9 @@ impl Machine {
                     self.emit(event);
                 }
             }
-            Tag::Unsent { session, run } => {
+            Tag::Unsent { op } => {
                 if result.is_err() {
-                    self.deferred_ops.push(PlanOp::Forget { run, session: Some(session) });
+                    self.deferred_ops.push(op);
                 }
             }
             Tag::ShellBegins { reply, session, run } => self.shell_begun(reply, session, &run),

@@ -2,10 +2,20 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::NodeId;
+use quipu_protocol::{ModelRequest, NodeId};
 use quipu_transcript::{forgotten_compaction, forgotten_message, sent_tokens};
 
 use super::Machine;
+
+/// A request that is recorded with the commit before it: this very one, not one that says the same.
+#[derive(Debug, Clone)]
+pub struct RecordedRequest(pub Arc<ModelRequest>);
+
+impl PartialEq for RecordedRequest {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
 
 impl Machine {
     /// The nodes that the next request is made of, in their order.
@@ -36,9 +46,9 @@ impl Machine {
             return;
         }
         self.estimated = self.messages.iter().map(|message| sent_tokens(message)).sum();
-        if self.next.take().is_some() {
+        if let Some(request) = self.next.take() {
             // What the last commit recorded is not what is asked.
-            self.revoke_pending_call();
+            self.revoke_pending_call(request);
         }
     }
 }

@@ -59,6 +59,7 @@ pub use errors::{KillError, ShellRunError};
 use falling_back::{EndedCall, FallbackProgress, FallbackState, LeftModel};
 pub use falling_back::{FallbackRequest, FallbackResult};
 pub use finished_call::FinishedCall;
+pub use forgetting::RecordedRequest;
 pub use hooked::{HookPrompt, Interventions, record_hooks};
 use jump::JumpState;
 pub use limits::Limits;
@@ -658,7 +659,7 @@ impl Machine {
 
     fn end_run(&mut self, outcome: Outcome) {
         if self.next.take().is_some() {
-            self.revoke_pending_call();
+            self.revoke_last_call();
         }
         self.background.run_ended(&outcome);
         self.emit(Event::RunEnded { outcome });
