@@ -114,6 +114,8 @@ fn work(home: &Home, stop: &CancellationToken, reported: Arc<NoticeSet>) -> Resu
             None => home.store_to_read()?,
         };
         let Some(store) = store else { return Ok(()) };
+        // One that an earlier version stored gets its present form before it is claimed.
+        super::keep_dream_job(home, &store).await?;
         if store.is_read_only() || store.job_kinds(crate::now()).await?.is_empty() {
             return Ok(());
         }
