@@ -1,10 +1,10 @@
 //! Plans become commits: entries to parts, parts to nodes, one transaction each, in the order given.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use futures_util::future::BoxFuture;
 use quipu_protocol::{
-    AddedBlock, Epoch, FileChange, Json, NodeId, Provenance, Refusal, RunId, SessionId, UnixMs,
+    AddedBlock, Epoch, FileChange, Json, ModelRequest, NodeId, Provenance, Refusal, RunId, SessionId, UnixMs,
 };
 use quipu_store::{
     Action, Commit, Durability, Graph, InboxItem, NewChunk, Op, RefMove, RefName, ReserveId, Step, StepCall,
@@ -104,6 +104,38 @@ pub(crate) struct Committer {
     purse: Option<Arc<Purse>>,
     /// Makes moves.
     mover: Option<Arc<dyn Mover>>,
+    /// The last request that was recorded with the commit before it.
+    row: Option<RecordedRow>,
+}
+
+/// The row of a request that was recorded with the commit before it.
+struct RecordedRow {
+    request: Weak<ModelRequest>,
+    session: SessionId,
+    run: RunId,
+    data: Vec<u8>,
+}
+
+impl RecordedRow {
+    /// From what the record added to the commit.
+    fn of(next: &NextCall, session: &SessionId, added: &[Op]) -> Option<Self> {
+        let data = added.iter().find_map(|op| match op {
+            Op::StepPut { step, .. } => step.data.clone(),
+            _ => None,
+        })?;
+        Some(Self {
+            request: Arc::downgrade(&next.request),
+            session: session.clone(),
+            run: next.run.clone(),
+            data,
+        })
+    }
+
+    /// Removes it, where it still stands there.
+    fn removal(&self) -> Op {
+        let (session, run, data) = (self.session.clone(), self.run.clone(), Some(self.data.clone()));
+        Op::StepRemove { session, run, call: StepCall::Model, data }
+    }
 }
 
 /// A session that was opened.
@@ -146,8 +178,20 @@ impl Committer {
         prompt: Prompt,
         heads: Heads,
     ) -> Self {
-        let (follower, opened, purse, mover) = (None, None, None, None);
-        Self { store, clock, last, epoch, prompt, follower, opened, heads, purse, mover }
+        let (follower, opened, purse, mover, row) = (None, None, None, None, None);
+        Self { store, clock, last, epoch, prompt, follower, opened, heads, purse, mover, row }
+    }
+
+    /// What the store is given for operations of a session.
+    fn store_ops<'a>(&'a self, session: &'a SessionId, ops: &'a [PlanOp]) -> impl Iterator<Item = Op> + 'a {
+        ops.iter().filter_map(move |op| match op {
+            // One that was not recorded has no row.
+            PlanOp::Revoke { request } => {
+                let row = self.row.as_ref()?;
+                std::ptr::eq(row.request.as_ptr(), Arc::as_ptr(&request.0)).then(|| row.removal())
+            }
+            op => store_op(session, op),
+        })
     }
 
     /// Whom to tell what was committed.
@@ -175,7 +219,7 @@ impl Committer {
         let over = self.over(order.drafts());
         let opened = self.opened.as_ref().and_then(|opened| opened.at).filter(|_| goes);
         let cx = MoveContext {
-            ops: ops.iter().map(|op| store_op(&session, op)).chain(over.iter().map(released)).collect(),
+            ops: self.store_ops(&session, &ops).chain(over.iter().map(released)).collect(),
             actions: opened.map(|at| boot(at, self.clock.now())).into_iter().collect(),
             epoch: goes.then(|| (epoch.clone(), self.prompt.clone())),
             last: self.last,
@@ -299,7 +343,7 @@ impl Committer {
         let mut writer = NodeWriter::new(&*clock, self.last, listed).within(&self.epoch, &self.prompt);
         let mut batch = Commit {
             durability: if plan.power { Durability::Power } else { Durability::Process },
-            ops: plan.ops.iter().map(|op| store_op(&plan.session, op)).collect(),
+            ops: self.store_ops(&plan.session, &plan.ops).collect(),
             chunks: plan.ops.iter().flat_map(states_of).cloned().collect(),
             ..Commit::default()
         };
@@ -315,7 +359,11 @@ impl Committer {
             batch.moves.push(RefMove::swap(RefName::session(&plan.session), plan.expect, to, "append"));
             batch.moves.extend(self.heads.moves(to, "append"));
         }
+        let before = batch.ops.len();
         let recorded = next.zip(head).and_then(|(next, head)| next.record(&plan.session, head, &mut batch));
+        let row = next.filter(|_| recorded.is_some()).and_then(|next| {
+            RecordedRow::of(next, &plan.session, batch.ops.get(before..).unwrap_or_default())
+        });
         if moves && let (Some(WriterStart { at }), Some(head)) = (&self.opened, head) {
             let (at, now) = (*at, self.clock.now());
             let to = at.unwrap_or(head);
@@ -328,6 +376,7 @@ impl Committer {
         let begun = writer.epoch().filter(|epoch| !std::ptr::eq(*epoch, &self.epoch));
         let (last, epoch) = (writer.last(), begun.cloned());
         self.store.commit(batch).await?;
+        self.row = row.or_else(|| self.row.take());
         self.paid(&over);
         if moves {
             self.opened = None;
@@ -345,8 +394,10 @@ fn released((id, charged): &(ReserveId, i64)) -> Op {
     Op::Release { id: id.clone(), charged: *charged }
 }
 
-fn store_op(session: &SessionId, op: &PlanOp) -> Op {
-    match op {
+/// `None` for what only the committer knows.
+fn store_op(session: &SessionId, op: &PlanOp) -> Option<Op> {
+    Some(match op {
+        PlanOp::Revoke { .. } => return None,
         PlanOp::Put { queue, item } => Op::InboxPut {
             session: item.session.clone(),
             item: InboxItem {
@@ -391,7 +442,7 @@ fn store_op(session: &SessionId, op: &PlanOp) -> Op {
                 data: serde_json::to_vec(shell).ok(),
             },
         },
-    }
+    })
 }
 
 /// States of files that a finished call names.
@@ -402,6 +453,7 @@ fn states_of(op: &PlanOp) -> &[NewChunk] {
         | PlanOp::Take { .. }
         | PlanOp::Announce { .. }
         | PlanOp::Forget { .. }
+        | PlanOp::Revoke { .. }
         | PlanOp::Shell { .. }
         | PlanOp::Release { .. }
         | PlanOp::ClearSelfMessage => &[],

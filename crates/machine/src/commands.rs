@@ -113,7 +113,10 @@ impl Machine {
                     // Done outside, before this command came.
                     AbortTarget::Background(_) => {}
                     AbortTarget::Compaction => match self.run.as_mut().map(|run| &mut run.phase) {
-                        Some(Phase::Compacting(_)) => self.out.push(Effect::CancelCall),
+                        Some(Phase::Compacting(compacting)) => {
+                            compacting.stop();
+                            self.out.push(Effect::CancelCall);
+                        }
                         Some(Phase::Jumping(jumping)) => {
                             jumping.stopped = true;
                             self.out.push(Effect::CancelCall);
@@ -250,9 +253,9 @@ impl Machine {
                     self.emit(event);
                 }
             }
-            Tag::Unsent { session, run } => {
+            Tag::Unsent { op } => {
                 if result.is_err() {
-                    self.deferred_ops.push(PlanOp::Forget { run, session: Some(session) });
+                    self.deferred_ops.push(op);
                 }
             }
             Tag::ShellBegins { reply, session, run } => self.shell_begun(reply, session, &run),

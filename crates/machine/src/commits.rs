@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use quipu_protocol::{
     Ack, Checkpoint, Compaction, CompactionReason, CompactionResult, Ending, Entry, Event, JumpResult,
-    ModelError, ModelErrorKind, NodeId, Notice, Outcome, Refusal, SessionId, SessionStart,
+    ModelError, ModelErrorKind, ModelRequest, NodeId, Notice, Outcome, Refusal, SessionId, SessionStart,
 };
 use quipu_transcript::{message_of, sent_tokens};
 
 use super::{
-    AnswerState, CommitError, Draft, Effect, Machine, Phase, Plan, PlanOp, Queue, QueuedInput, Run, Tag,
-    failed_summary_json, shared,
+    AnswerState, CommitError, Draft, Effect, Machine, Phase, Plan, PlanOp, Queue, QueuedInput,
+    RecordedRequest, Run, Tag, failed_summary_json, shared,
 };
 
 impl Machine {
@@ -85,12 +85,20 @@ impl Machine {
     }
 
     /// A request that was recorded as about to be sent is not: nobody must think later that it was.
-    pub(super) fn revoke_pending_call(&mut self) {
+    pub(super) fn revoke_pending_call(&mut self, request: Arc<ModelRequest>) {
+        self.remove_record(PlanOp::Revoke { request: RecordedRequest(request) });
+    }
+
+    /// The same where the run ends without its call.
+    pub(super) fn revoke_last_call(&mut self) {
         if let Some(run) = &self.run {
-            let run = run.id.clone();
-            let op = PlanOp::Forget { run: run.clone(), session: None };
-            self.side_commit(Tag::Unsent { session: self.session.clone(), run }, vec![op], false);
+            let (run, session) = (run.id.clone(), Some(self.session.clone()));
+            self.remove_record(PlanOp::Forget { run, session });
         }
+    }
+
+    fn remove_record(&mut self, op: PlanOp) {
+        self.side_commit(Tag::Unsent { op: op.clone() }, vec![op], false);
     }
 
     pub(super) fn committed(&mut self, tag: Tag, result: Result<Vec<NodeId>, CommitError>) {
@@ -163,6 +171,7 @@ impl Machine {
             PlanOp::Announce { .. }
             | PlanOp::Keep { .. }
             | PlanOp::Forget { .. }
+            | PlanOp::Revoke { .. }
             | PlanOp::Shell { .. }
             | PlanOp::Release { .. }
             | PlanOp::ClearSelfMessage => true,
@@ -219,7 +228,7 @@ impl Machine {
             PlanOp::Forget { run, session: other } => {
                 Some(PlanOp::Forget { run, session: other.or_else(|| Some(session.clone())) })
             }
-            op @ (PlanOp::ClearSelfMessage | PlanOp::Release { .. }) => Some(op),
+            op @ (PlanOp::ClearSelfMessage | PlanOp::Release { .. } | PlanOp::Revoke { .. }) => Some(op),
             PlanOp::Put { .. }
             | PlanOp::Take { .. }
             | PlanOp::Announce { .. }

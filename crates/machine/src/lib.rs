@@ -59,6 +59,7 @@ pub use errors::{KillError, ShellRunError};
 use falling_back::{EndedCall, FallbackProgress, FallbackState, LeftModel};
 pub use falling_back::{FallbackRequest, FallbackResult};
 pub use finished_call::FinishedCall;
+pub use forgetting::RecordedRequest;
 pub use hooked::{HookPrompt, Interventions, record_hooks};
 use jump::JumpState;
 pub use limits::Limits;
@@ -97,6 +98,8 @@ struct Run {
     refused: Option<Outcome>,
     /// A compaction failed; the run goes on without.
     compaction_failed: bool,
+    /// Something in the request under way was forgotten: its answer is not used.
+    is_outdated: bool,
     /// How often in a row the provider paused within its own tools.
     pauses: u32,
     /// How often in a row hooks went on with it.
@@ -118,6 +121,7 @@ impl Run {
             overflowed: false,
             refused: None,
             compaction_failed: false,
+            is_outdated: false,
             pauses: 0,
             prolonged: 0,
             attempted: FallbackProgress::default(),
@@ -658,7 +662,7 @@ impl Machine {
 
     fn end_run(&mut self, outcome: Outcome) {
         if self.next.take().is_some() {
-            self.revoke_pending_call();
+            self.revoke_last_call();
         }
         self.background.run_ended(&outcome);
         self.emit(Event::RunEnded { outcome });

@@ -13,12 +13,16 @@ use quipu_transcript::Prune;
 
 use super::*;
 
+/// A run, and the request that it sends.
+type RunRequest = (RunId, Arc<ModelRequest>);
 /// A move as the machine wants it.
 type OrderedMove = (RunId, NodeId, MoveOrder, Vec<PlanOp>, Epoch);
 
 mod background;
 mod diagram;
+mod early_calls;
 mod fallback;
+mod forgetting;
 mod starts;
 
 use starts::{pruning, start, with_sources};
@@ -122,8 +126,8 @@ struct FakeCall {
 struct World {
     machine: Machine,
     laws: EventLaws,
-    /// With the run whose next request is recorded along with it.
-    commits: VecDeque<(Tag, Plan, Option<RunId>)>,
+    /// With the run whose next request is recorded along with it, and that request.
+    commits: VecDeque<(Tag, Plan, Option<RunRequest>)>,
     call: Option<FakeCall>,
     /// A stretch that is being summed up, and whether that was cancelled.
     summary: Option<(RunId, bool)>,
@@ -174,6 +178,8 @@ struct World {
     inbox: Vec<(SessionId, quipu_protocol::ItemId)>,
     /// The rows of steps that are durable: session, run, key; a model call has no key.
     steps: std::collections::HashSet<(SessionId, RunId, String)>,
+    /// The request in the row of each run's model call.
+    asked: HashMap<RunId, Arc<ModelRequest>>,
     requests: Vec<Arc<Vec<Arc<Message>>>>,
     /// What each run cost.
     spent: HashMap<RunId, f64>,
@@ -243,6 +249,7 @@ impl World {
             refs: HashMap::new(),
             inbox: Vec::new(),
             steps: std::collections::HashSet::new(),
+            asked: HashMap::new(),
             requests: Vec::new(),
             spent: HashMap::new(),
             summaries: (0, 0),
@@ -309,7 +316,7 @@ impl World {
                 *self.replies.get_mut(&id.0).expect("a reply to a command") += 1;
             }
             Effect::Commit { tag, plan, next } => {
-                let records = next.as_ref().and_then(|_| self.machine.run().cloned());
+                let records = self.machine.run().cloned().zip(next.clone());
                 if !matches!(
                     tag,
                     Tag::Queue { .. }
@@ -362,6 +369,7 @@ impl World {
                 self.requests.push(request.messages.clone());
                 self.seed = self.seed.wrapping_mul(31).wrapping_add(17);
                 self.steps.insert((self.machine.session().clone(), run.clone(), String::new()));
+                self.asked.insert(run.clone(), request);
                 let (left, end) = answer(if self.finishing { 0 } else { self.seed }, self.sent);
                 self.call = Some(FakeCall { run, left, end, cancelled: false, fresh: true });
             }
@@ -462,8 +470,13 @@ impl World {
             }
             _ => self.durable(&plan),
         };
-        if let (Ok(_), Some(run)) = (&result, records) {
-            self.steps.insert((plan.session, run, String::new()));
+        if let (Ok(_), Some((run, request))) = (&result, records) {
+            self.steps.insert((plan.session, run.clone(), String::new()));
+            self.asked.insert(run, request);
+        }
+        if let Some(call) = &self.call {
+            let is_row = |(_, run, key): &(_, RunId, String)| *run == call.run && key.is_empty();
+            assert!(self.steps.iter().any(is_row), "a call that is under way has its row");
         }
         self.give(MachineInput::Committed { tag, result });
     }
@@ -514,6 +527,11 @@ impl World {
                 PlanOp::Forget { run, session: other } => {
                     let session = other.as_ref().unwrap_or(session);
                     self.steps.retain(|(of, other, _)| of != session || other != run);
+                }
+                PlanOp::Revoke { request } => {
+                    let is_there =
+                        |run: &RunId| self.asked.get(run).is_some_and(|asked| Arc::ptr_eq(asked, &request.0));
+                    self.steps.retain(|(_, run, key)| !key.is_empty() || !is_there(run));
                 }
                 PlanOp::ClearSelfMessage => drop(self.waits.remove(session)),
                 PlanOp::Release { .. } => self.released += 1,
@@ -638,9 +656,10 @@ impl World {
         let kept: Vec<NodeId> = self.lineage(at).iter().map(|(id, _)| *id).collect();
         let mut behind = self.lineage(from);
         behind.retain(|(id, _)| left && !kept.contains(id));
-        let messages = behind.iter().filter_map(|(_, entry)| quipu_transcript::message_of(entry));
-        let left = messages.map(|message| Arc::new(message.into_owned())).collect();
-        let target = JumpTarget { at, left, files: Default::default() };
+        let messages =
+            behind.iter().filter_map(|(id, entry)| Some((id, quipu_transcript::message_of(entry)?)));
+        let (left, nodes) = messages.map(|(id, message)| (Arc::new(message.into_owned()), *id)).unzip();
+        let target = JumpTarget { at, left, nodes, files: Default::default() };
         self.give(MachineInput::TargetResolved { run, result: Ok(Box::new(target)) });
     }
 
@@ -1373,20 +1392,6 @@ fn record() -> CallRecord {
     }
 }
 
-/// A world in which the model's answer with calls is being committed.
-fn answered() -> World {
-    let mut world = World::new();
-    // An answer with two calls.
-    world.seed = 63;
-    world.command(Command::Prompt { input: "go".into(), when: QueueMode::Now });
-    world.commit(255);
-    while world.commits.is_empty() {
-        world.stream();
-    }
-    assert!(world.prepares.iter().all(|(_, calls)| calls.len() > 1) && !world.prepares.is_empty());
-    world
-}
-
 #[test]
 fn a_run_that_was_stopped_pays_for_no_summary() {
     for stops in [false, true] {
@@ -1447,47 +1452,5 @@ fn old_results_are_pruned_and_restored_from_their_record() {
     assert!(pruned > 2, "{pruned}");
     let left_out = |one: &Arc<Message>| matches!(&**one, Message::ToolResult(result) if result.content[0].as_text().unwrap().starts_with("[This result"));
     assert!(world.machine.messages.iter().any(left_out));
-    world.laws.finish().unwrap();
-}
-
-#[test]
-fn calls_that_only_read_begin_while_their_answer_is_committed() {
-    let mut world = answered();
-    world.prepare(READS);
-    let begun = world.tools.len();
-    assert!(begun > 1, "they do not wait for the commit");
-    world.tool(0);
-    world.finish();
-    let conversation = quipu_transcript::project_messages(world.machine.messages.iter().cloned());
-    let results = conversation.iter().filter(|one| matches!(***one, Message::ToolResult(_))).count();
-    assert_eq!(results, begun, "each ran once");
-    world.laws.finish().unwrap();
-
-    let mut world = answered();
-    world.prepare(0);
-    assert!(world.tools.is_empty(), "what can have effects waits for the commit");
-}
-
-#[test]
-fn calls_that_began_early_are_stopped_with_the_run() {
-    let mut world = answered();
-    world.prepare(READS);
-    let begun = world.tools.len();
-    world.tool(0);
-    world.command(Command::Abort { target: AbortTarget::Run });
-    world.finish();
-    let conversation = quipu_transcript::project_messages(world.machine.messages.iter().cloned());
-    let ok = |one: &&Arc<Message>| matches!(&***one, Message::ToolResult(result) if !result.is_error);
-    assert_eq!(conversation.iter().filter(ok).count(), 1, "what came of the one that was done is kept");
-    let results = conversation.iter().filter(|one| matches!(***one, Message::ToolResult(_))).count();
-    assert_eq!(results, begun);
-    world.laws.finish().unwrap();
-
-    // The answer could not be stored: what came of its calls is nothing any more.
-    let mut world = answered();
-    world.prepare(READS);
-    world.commit(0);
-    assert!(world.machine.run().is_none());
-    world.finish();
     world.laws.finish().unwrap();
 }

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use super::hooked::Interventions;
 use super::{
     BackgroundNote, CompactionSettings, EpochReason, FallbackRequest, FallbackResult, FinishedCall,
-    HookPrompt, JumpTarget, KillError, Limits, PlanSwitch, PruneSettings, RefreshResult, Refreshes,
-    SessionPlace, ShellRunError, SideCall,
+    HookPrompt, JumpTarget, KillError, Limits, PlanSwitch, PruneSettings, RecordedRequest, RefreshResult,
+    Refreshes, SessionPlace, ShellRunError, SideCall,
 };
 
 /// Identifies the sender that waits for the acknowledgement of a command.
@@ -242,7 +242,7 @@ pub enum Tag {
     /// The last try to commit unsaved entries before the session ends.
     Closing,
     /// Deletion of the record of a request that is not sent.
-    Unsent { session: SessionId, run: RunId },
+    Unsent { op: PlanOp },
     /// A shell line starts.
     ShellBegins { reply: ReplyId, session: SessionId, run: RunId },
     /// A shell line ended while the session is busy: stored until it can become a node.
@@ -321,6 +321,10 @@ pub enum PlanOp {
         run: RunId,
         session: Option<SessionId>,
     },
+    /// A request that a commit recorded as about to be sent is not. Another call of the run may have its row by then, which stays.
+    Revoke {
+        request: RecordedRequest,
+    },
     /// The pending message of the session to itself is answered.
     ClearSelfMessage,
     /// Releases the reservation of a side call; its node has the cost.
@@ -348,6 +352,7 @@ impl PlanOp {
             | Self::Announce { .. }
             | Self::Keep { .. }
             | Self::Forget { .. }
+            | Self::Revoke { .. }
             | Self::Shell { .. }
             | Self::Release { .. }
             | Self::ClearSelfMessage => None,
@@ -669,6 +674,8 @@ pub struct Stretch {
     pub purpose: Purpose,
     /// Why, where it is compacted.
     pub reason: Option<CompactionReason>,
+    /// Whether a summary was made before that is not used.
+    pub is_again: bool,
     /// The summary of the previous compaction.
     pub previous: Option<String>,
     /// Whole turns.

@@ -242,6 +242,8 @@ pub enum Op {
         run: RunId,
         /// The step.
         call: StepCall,
+        /// With it, only while the row has this data: another call can have taken its place.
+        data: Option<Vec<u8>>,
     },
     /// Removes all steps of a run.
     RunRemove {

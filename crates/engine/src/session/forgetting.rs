@@ -11,8 +11,10 @@ const NEWEST: usize = 64;
 impl Task {
     /// Takes out of the conversation, and out of what sources gave to the prompt, what is hidden now.
     pub(super) fn follow_forgotten(&mut self) {
-        let store = self.caller.store.clone();
-        let Some(hidden) = store.hidden() else { return };
+        let hidden = self.caller.store.hidden();
+        if hidden.is_empty() {
+            return;
+        }
         let (version, head) = (hidden.version(), self.machine.head());
         let is_new = version != self.forgotten.version;
         // What nobody can read says nothing of this session.
@@ -22,7 +24,9 @@ impl Task {
         self.forgotten = ForgottenMark { version, head };
         let all = self.machine.nodes();
         let looked_at = if is_new { all } else { &all[all.len().saturating_sub(NEWEST)..] };
-        let nodes: Vec<NodeId> = looked_at.iter().filter(|node| hidden.hides(node)).copied().collect();
+        let left = self.machine.left_nodes();
+        let nodes: Vec<NodeId> =
+            looked_at.iter().chain(left).filter(|node| hidden.hides(node)).copied().collect();
         if !nodes.is_empty() {
             self.give(MachineInput::Forgotten(nodes));
         }

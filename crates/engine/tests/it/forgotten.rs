@@ -4,55 +4,76 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use quipu::protocol::{Command, Message, NodeId, Outcome};
-use quipu::store::{HiddenNodes, LineageEnd, Store as _, Upkeep as _, decode_nodes};
+use quipu::protocol::{Command, CompactionResult, Event, JumpResult, Message, NodeId, Outcome, Summarize};
+use quipu::store::{
+    HiddenNodes, HiddenSnapshot, HiddenSource, LineageEnd, ReadModel as _, SearchQuery, SessionQuery,
+    Store as _, Upkeep as _, decode_all, decode_nodes,
+};
 use quipu::{Context, ContextAsk, ContextSource, Section, SourceError};
+use quipu_history::{LifeQuery, RecallQuery, life, recall};
 use quipu_transcript::{FORGOTTEN, check_conversation};
 use serde_json::json;
 
-use crate::support::{Gate, Reply, World, call, say};
+use crate::compact::{is_summary_request, long, options};
+use crate::support::{Gate, LiveSession, Reply, World, call, say};
+
+/// What is forgotten at one moment.
+#[derive(Default, Clone)]
+struct ListContent {
+    nodes: HashSet<NodeId>,
+    lines: HashSet<String>,
+    version: u64,
+    problem: Option<String>,
+}
 
 /// A list that a test adds to, as another process does to the file.
 #[derive(Default)]
 struct List {
-    nodes: Mutex<HashSet<NodeId>>,
-    lines: Mutex<HashSet<String>>,
-    version: AtomicU64,
-    problem: Mutex<Option<String>>,
+    now: Mutex<ListContent>,
+    /// How often it was read.
+    reads: AtomicU64,
 }
 
 impl List {
     fn forget(&self, nodes: impl IntoIterator<Item = NodeId>) {
-        self.nodes.lock().unwrap().extend(nodes);
-        self.version.fetch_add(1, Ordering::SeqCst);
+        let mut now = self.now.lock().unwrap();
+        now.nodes.extend(nodes);
+        now.version += 1;
     }
 
     fn forget_line(&self, line: &str) {
-        self.lines.lock().unwrap().insert(line.to_owned());
-        self.version.fetch_add(1, Ordering::SeqCst);
+        let mut now = self.now.lock().unwrap();
+        now.lines.insert(line.to_owned());
+        now.version += 1;
     }
 }
 
-impl HiddenNodes for List {
+impl HiddenSource for List {
+    fn now(&self) -> HiddenSnapshot {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        HiddenSnapshot::of(Arc::new(self.now.lock().unwrap().clone()))
+    }
+}
+
+impl HiddenNodes for ListContent {
     fn is_empty(&self) -> bool {
-        let is_known = self.problem.lock().unwrap().is_none();
-        is_known && self.nodes.lock().unwrap().is_empty() && self.lines.lock().unwrap().is_empty()
+        self.problem.is_none() && self.nodes.is_empty() && self.lines.is_empty()
     }
 
     fn hides(&self, node: &NodeId) -> bool {
-        self.nodes.lock().unwrap().contains(node)
+        self.nodes.contains(node)
     }
 
     fn hides_line(&self, line: &str) -> bool {
-        self.lines.lock().unwrap().contains(line)
+        self.lines.contains(line)
     }
 
     fn version(&self) -> u64 {
-        self.version.load(Ordering::SeqCst)
+        self.version
     }
 
-    fn problem(&self) -> Option<String> {
-        self.problem.lock().unwrap().clone()
+    fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
     }
 }
 
@@ -97,7 +118,7 @@ async fn forgotten_nodes_leave_requests_of_a_session_at_work() {
     world.fake.push([say("Go on.")]);
     assert_eq!(live.run("What else?").await, Outcome::Done);
     assert_eq!(is_without(&world, "wombat"), 4);
-    // In the middle of a run, between a call and its result.
+    // In the middle of a run, while the model answers.
     let gate = Gate::new();
     let waits = Reply { before: Some(gate.clone()), ..call(&[("echo", json!({ "text": "a badger" }))]) };
     world.fake.push([waits, say("Fine.")]);
@@ -145,7 +166,7 @@ async fn sessions_do_not_continue_while_the_list_is_unreadable() {
     assert_eq!(live.run("Hello.").await, Outcome::Done);
     let id = live.id();
     live.finish().await;
-    *list.problem.lock().unwrap() = Some("it is broken".into());
+    list.now.lock().unwrap().problem = Some("it is broken".into());
     let error = world.engine.open(&id, world.options()).await.unwrap_err().to_string();
     assert!(error.contains("no session is continued") && error.contains("it is broken"), "{error}");
 }
@@ -188,4 +209,162 @@ async fn forgotten_lines_leave_the_prompts_of_open_sessions() {
     assert_eq!(live.run("And again.").await, Outcome::Done);
     assert!(!last().contains("vole") && last().contains("two stays"), "{}", last());
     live.finish().await;
+}
+
+/// A session whose first prompt has the word, and where it stood behind the answer.
+async fn with_a_past(world: &World) -> (LiveSession, NodeId) {
+    let live = world.create_with(options(world, 4_000)).await;
+    assert_eq!(live.run("Hello.").await, Outcome::Done);
+    let begin = live.session.view().head.unwrap();
+    for text in ["the wombat", "question-1"] {
+        assert_eq!(live.run(&long(text)).await, Outcome::Done);
+    }
+    (live, begin)
+}
+
+/// Holds the answer to the request that is made next while the word is forgotten.
+async fn forget_meanwhile(world: &World, list: &List, live: &LiveSession, gate: &Gate) {
+    gate.reached().await;
+    let nodes = with_word(world, live.session.view().head.unwrap(), "wombat").await;
+    assert!(!nodes.is_empty());
+    list.forget(nodes);
+    gate.open();
+}
+
+fn summaries(world: &World) -> Vec<String> {
+    let bodies = world.fake.bodies();
+    let summaries = bodies.iter().filter(|body| is_summary_request(body));
+    summaries.map(|body| String::from_utf8(body.to_vec()).unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn summary_of_what_is_forgotten_meanwhile_is_made_anew() {
+    for jumps in [false, true] {
+        let answers = (0..3).map(|n| say(&long(&format!("answer-{n}"))));
+        let (world, list) = world(answers);
+        let (live, begin) = with_a_past(&world).await;
+        let gate = Gate::new();
+        let first = Reply { before: Some(gate.clone()), cost: 0.25, ..say("A wombat came up.") };
+        world.fake.push([first, say("Somebody came up."), say("Yes.")]);
+        match jumps {
+            true => {
+                let summary = Some(Summarize { focus: None });
+                live.session.jump(begin, summary, None).await.unwrap();
+            }
+            false => drop(live.session.compact(None).await.unwrap()),
+        }
+        forget_meanwhile(&world, &list, &live, &gate).await;
+        let is_over =
+            |event: &Event| matches!(event, Event::CompactionEnded { .. } | Event::JumpEnded { .. });
+        live.until(1, is_over).await;
+        let done = live.all(|event| match event {
+            Event::CompactionEnded { result, .. } => Some(matches!(**result, CompactionResult::Done { .. })),
+            Event::JumpEnded { result } => Some(matches!(**result, JumpResult::Done(_))),
+            _ => None,
+        });
+        assert_eq!(done, [true]);
+        let made = summaries(&world);
+        assert_eq!(made.len(), 2);
+        assert!(made[0].contains("wombat") && !made[1].contains("wombat"), "{}", made[1]);
+        assert_eq!(live.run("And now?").await, Outcome::Done);
+        is_without(&world, "wombat");
+        let last = String::from_utf8(world.fake.bodies().last().unwrap().to_vec()).unwrap();
+        assert!(last.contains("Somebody came up."), "{last}");
+        // What was paid for the first one is in the graph.
+        assert!(live.session.spent() >= 0.25);
+        live.finish().await;
+        assert_eq!(world.store.check().await.unwrap().problems, []);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn summary_of_other_nodes_is_used_whatever_is_forgotten() {
+    let answers = (0..3).map(|n| say(&long(&format!("answer-{n}"))));
+    let (world, list) = world(answers);
+    let (live, _) = with_a_past(&world).await;
+    let gate = Gate::new();
+    world.fake.push([Reply { before: Some(gate.clone()), ..say("A wombat came up.") }]);
+    live.session.compact(None).await.unwrap();
+    gate.reached().await;
+    // It stays as it is.
+    list.forget(with_word(&world, live.session.view().head.unwrap(), "answer-2").await);
+    gate.open();
+    live.until(1, |event| matches!(event, Event::CompactionEnded { .. })).await;
+    live.finish().await;
+    assert_eq!(summaries(&world).len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answer_to_what_is_forgotten_meanwhile_is_asked_again() {
+    for streams in [false, true] {
+        let (world, list) = world([say("Well.")]);
+        let live = world.create().await;
+        assert_eq!(live.run("Tell of the wombat.").await, Outcome::Done);
+        let gate = Gate::new();
+        let answer = say("The wombat, again and again.");
+        let answer = match streams {
+            true => Reply { amid: Some(gate.clone()), pieces: 2, cost: 0.25, ..answer },
+            false => Reply { before: Some(gate.clone()), cost: 0.25, ..answer },
+        };
+        world.fake.push([answer, say("Well, well."), say("Yes.")]);
+        let meanwhile = forget_meanwhile(&world, &list, &live, &gate);
+        let (outcome, ()) = tokio::join!(live.run("And on?"), meanwhile);
+        assert_eq!(outcome, Outcome::Done);
+        is_without(&world, "wombat");
+        assert!(live.said().iter().all(|text| !text.contains("again and again")), "{:?}", live.said());
+        assert_eq!(live.run("And now?").await, Outcome::Done);
+        is_without(&world, "wombat");
+        let last = String::from_utf8(world.fake.bodies().last().unwrap().to_vec()).unwrap();
+        assert!(last.contains("Well, well."), "{last}");
+        assert!(live.session.spent() >= 0.25);
+        live.finish().await;
+        assert_eq!(world.store.check().await.unwrap().problems, []);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn list_is_read_as_often_for_many_nodes_as_for_few() {
+    let mut counts = Vec::new();
+    for turns in [4, 32] {
+        let (world, list) = world(None);
+        let live = world.create().await;
+        for turn in 0..turns {
+            assert_eq!(live.run(&format!("prompt {turn} of the fox")).await, Outcome::Done);
+        }
+        let (id, head) = (live.id(), live.session.view().head.unwrap());
+        live.finish().await;
+        list.forget([head]);
+        let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
+        assert!(nodes.len() > 2 * turns);
+        let mut counted = Vec::new();
+        let mut count = |what: &'static str| {
+            counted.push((what, list.reads.swap(0, Ordering::SeqCst)));
+        };
+        count("before");
+        decode_nodes(&*world.store, &nodes).await.unwrap();
+        count("decode_nodes");
+        decode_all(&*world.store, nodes.clone()).await.unwrap();
+        count("decode_all");
+        let query = SearchQuery { words: "fox".into(), limit: 1_000, ..SearchQuery::default() };
+        assert!(world.store.search(query).await.unwrap().hits.len() >= turns);
+        count("search");
+        world.store.sessions(SessionQuery::default()).await.unwrap();
+        count("sessions");
+        let query = LifeQuery { ancestors: 1_000, most: 1_000, ..LifeQuery::new(head) };
+        assert!(life(&*world.store, &query).await.unwrap().lines.len() >= turns);
+        count("life");
+        recall(&*world.store, &RecallQuery::new(head)).await.unwrap();
+        count("recall");
+        let (live, _) = world.open(&id).await;
+        count("open");
+        live.finish().await;
+        counts.push(counted.split_off(1));
+    }
+    // What else happens while a session is opened reads it now and then.
+    let opened: Vec<u64> =
+        counts.iter_mut().filter_map(Vec::pop).map(|(_, reads)| reads).collect();
+    assert!(opened.iter().all(|reads| (1..32).contains(reads)), "{opened:?}");
+    assert_eq!(counts[0], counts[1]);
+    let once = counts[0].iter().filter(|(what, _)| matches!(*what, "decode_nodes" | "decode_all" | "search"));
+    assert!(once.map(|(_, reads)| *reads).eq([1, 1, 1]), "{counts:?}");
 }

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use quipu::{CallRequest, Clock, Engine, RunnerPurpose, Script, ScriptStep, Sealer, SessionOptions};
 use quipu_host::jobs::{
-    DueRun, JobContext, JobError, JobHandler, JobNotice, JobOutcome, JobRunner, RunnerOptions, run_alongside,
+    DREAM, DueRun, JobContext, JobError, JobHandler, JobNotice, JobOutcome, JobRunner, RunnerOptions,
+    run_alongside,
 };
 use quipu_host::{Home, HostNotice, Observer, SilentObserver, now};
 use quipu_protocol::Entry;
@@ -710,6 +711,32 @@ async fn store_without_jobs_is_not_made_by_a_front() {
     };
     assert_eq!(run_alongside(&home, front).await, 7);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn stored_dream_of_an_older_form_does_not_fail() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = serde_json::json!({ "memory": { "dreaming": { "enabled": true } } });
+    std::fs::write(dir.path().join("settings.json"), settings.to_string()).unwrap();
+    quipu_memory::MemoryHome::new(dir.path()).choose(dir.path(), |choice| choice.on = true).unwrap();
+    let log = Arc::new(NoticeLog::default());
+    let home = Home::at(dir.path(), log.clone());
+    let store = open(&dir.path().join("quipu.db"));
+    store.put_job(new_job(DREAM, DREAM, "{}"), now()).await.unwrap();
+    let front = async {
+        loop {
+            let changed = store.changed();
+            let job = stands(&*store, DREAM).await;
+            if job.payload != "{}" || job.attempts > 0 || job.state == JobState::Failed {
+                break job;
+            }
+            changed.await.unwrap();
+        }
+    };
+    let job = run_alongside(&home, front).await;
+    assert_eq!((&job.state, job.attempts), (&JobState::Waiting, 0), "{job:?}");
+    assert!(job.due > now() && job.payload.contains("cron"), "{job:?}");
+    assert!(log.all().is_empty(), "{:?}", log.all());
 }
 
 /// Asks a model, and keeps the answer in the file that the job names.

@@ -366,10 +366,13 @@ fn operate(connection: &Connection, op: &Op) -> Outcome<()> {
                     step.data
                 ])?;
         }
-        Op::StepRemove { session, run, call } => {
+        Op::StepRemove { session, run, call, data } => {
             connection
-                .prepare_cached("DELETE FROM quipu_step WHERE session = ?1 AND run = ?2 AND call = ?3")?
-                .execute(params![session.as_str(), run.as_str(), write_call(call)])?;
+                .prepare_cached(
+                    "DELETE FROM quipu_step WHERE session = ?1 AND run = ?2 AND call = ?3 \
+                     AND (?4 IS NULL OR result = ?4)",
+                )?
+                .execute(params![session.as_str(), run.as_str(), write_call(call), data])?;
         }
         Op::RunRemove { session, run } => {
             connection

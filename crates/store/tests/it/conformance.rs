@@ -655,11 +655,24 @@ async fn open_ends(store: &dyn Store) {
     commit(vec![put(&item("i1", "put again"))]).await.unwrap();
     assert_eq!(store.pending(&session).await.unwrap().inbox, [first.clone(), second.clone()]);
     let done = step(tool("c2"), StepState::Done, Some(b"result\0"));
+    // A removal that names what the row had does not meet what stands there now.
+    let remove = |data: &[u8]| Op::StepRemove {
+        session: session.clone(),
+        run: run.clone(),
+        call: StepCall::Model,
+        data: Some(data.to_vec()),
+    };
+    let model = step(StepCall::Model, StepState::Sent, Some(b"the next call"));
+    commit(vec![put_step(&model), remove(b"{}")]).await.unwrap();
+    assert_eq!(store.pending(&session).await.unwrap().steps[0], model);
+    commit(vec![remove(b"the next call")]).await.unwrap();
+    assert_eq!(store.pending(&session).await.unwrap().steps, tools);
     commit(vec![
+        put_step(&model),
         take("i1"),
         put_step(&step(tool("model"), StepState::Running, None)),
         put_step(&done),
-        Op::StepRemove { session: session.clone(), run: run.clone(), call: StepCall::Model },
+        Op::StepRemove { session: session.clone(), run: run.clone(), call: StepCall::Model, data: None },
     ])
     .await
     .unwrap();

@@ -132,9 +132,10 @@ impl Tables {
                     None => steps.push(step),
                 }
             }
-            Op::StepRemove { session, run, call } => {
+            Op::StepRemove { session, run, call, data } => {
                 let steps = &mut self.open.entry(session).or_default().steps;
-                steps.retain(|step| (&step.run, &step.call) != (&run, &call));
+                let is_other = |step: &quipu_store::Step| data.is_some() && step.data != data;
+                steps.retain(|step| (&step.run, &step.call) != (&run, &call) || is_other(step));
             }
             Op::RunRemove { session, run } => {
                 self.open.entry(session).or_default().steps.retain(|step| step.run != run);

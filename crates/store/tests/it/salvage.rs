@@ -62,8 +62,8 @@ async fn fill(store: &SqliteStore) -> SampleStore {
         },
     };
     // One that is over: it must not come back.
-    let over =
-        Op::StepRemove { session: session.clone(), run: "r1".into(), call: StepCall::Tool("over".into()) };
+    let call = StepCall::Tool("over".into());
+    let over = Op::StepRemove { session: session.clone(), run: "r1".into(), call, data: None };
     let ops = vec![Op::InboxPut { session: session.clone(), item }, put("over"), put("open"), over];
     store.commit(Commit { chunks: vec![chunk], ops, ..Commit::default() }).await.unwrap();
     SampleStore { nodes, chunks, session }
