@@ -1,1 +1,4 @@
 //! Tests of the public interface.
+
+#[cfg(test)]
+mod ranges;
