@@ -11,8 +11,8 @@ use crate::segments::importer_of;
 use crate::source::{SourceText, source_of};
 use crate::writer::PastWriter;
 use crate::{
-    BuildSize, ChildSummary, ChunkSource, MemoryChunk, PastError, PastId, PastIndex, PastPlan, PastScope, ReviewState,
-    SUMMARY_LIMIT, Summariser,
+    BuildSize, ChildSummary, ChunkSource, MemoryChunk, PastError, PastId, PastIndex, PastPlan, PastScope,
+    ReviewState, SUMMARY_LIMIT, Summariser,
 };
 
 /// Chunks of one commit at most, and nodes that are read for them.
@@ -159,14 +159,16 @@ impl BuildRun<'_> {
     ) -> Result<MemoryChunk, PastError> {
         let (summary, children, sources, session) = match &planned.of {
             PlannedSources::Nodes { session, nodes, .. } => {
-                let said: Vec<SourceText> = nodes.iter().filter_map(|node| texts.get(node)).cloned().collect();
+                let said: Vec<SourceText> =
+                    nodes.iter().filter_map(|node| texts.get(node)).cloned().collect();
                 let sources = nodes.iter().copied().map(ChunkSource::whole).collect();
                 (self.summariser.leaf(&said), Vec::new(), sources, Some(session.clone()))
             }
             PlannedSources::Children(children) => {
                 let made = children.iter().filter_map(|child| self.made[*child]);
                 let ids: Vec<PastId> = made.map(|made| made.id).collect();
-                let said: Vec<ChildSummary> = ids.iter().filter_map(|id| summaries.get(id)).cloned().collect();
+                let said: Vec<ChildSummary> =
+                    ids.iter().filter_map(|id| summaries.get(id)).cloned().collect();
                 (self.summariser.parent(&said), ids, Vec::new(), None)
             }
         };
@@ -214,7 +216,8 @@ impl BuildRun<'_> {
         &self,
         batch: std::ops::Range<usize>,
     ) -> Result<HashMap<PastId, ChildSummary>, PastError> {
-        let missing = self.plan.chunks[batch].iter().filter(|chunk| chunk.progress == PlannedProgress::Missing);
+        let missing =
+            self.plan.chunks[batch].iter().filter(|chunk| chunk.progress == PlannedProgress::Missing);
         let children = missing.filter_map(|chunk| match &chunk.of {
             PlannedSources::Children(children) => Some(children),
             PlannedSources::Nodes { .. } => None,

@@ -104,8 +104,7 @@ impl PastIndex {
         let seqs = store.below(root, &[head]).await?;
         let mut rest = seqs.as_slice();
         while !rest.is_empty() {
-            let piece =
-                store.written(&rest[..rest.len().min(PAGE)], ReadParts::All, PAGE_BYTES).await?;
+            let piece = store.written(&rest[..rest.len().min(PAGE)], ReadParts::All, PAGE_BYTES).await?;
             for stored in &piece.nodes {
                 // What a person had forgotten is as if it had never been made.
                 if store.hides(&stored.node.id) {
@@ -135,7 +134,8 @@ impl PastIndex {
                 None => self.fault(node, ChunkFault::NoChunk(of)),
             },
             Some(PastRecord::Chunk(record)) => {
-                let class = decoded.step.provenance.as_ref().map_or(AuthorClass::Untrusted, |from| from.author);
+                let class =
+                    decoded.step.provenance.as_ref().map_or(AuthorClass::Untrusted, |from| from.author);
                 match MemoryChunk::read(record, text_of(&message.content), class, scope) {
                     Err(fault) => self.fault(node, fault),
                     Ok(chunk) => {
@@ -285,10 +285,9 @@ impl PastIndex {
         }
         // A year has four digits, and so has no id.
         match TimeRange::parse(text, now, zone) {
-            Ok(range) => self.most_specific(range).ok_or_else(|| PastError::NothingThere {
-                range: range.key(),
-                scope: scope.name(),
-            }),
+            Ok(range) => self
+                .most_specific(range)
+                .ok_or_else(|| PastError::NothingThere { range: range.key(), scope: scope.name() }),
             Err(_) if is_digits(text) => self.by_digits(text, scope),
             Err(error) => Err(error.into()),
         }
@@ -356,4 +355,3 @@ pub async fn read_chunks(
     });
     Ok(chunks.collect())
 }
-

@@ -33,7 +33,11 @@ pub(crate) struct PlannedChunk {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PlannedSources {
-    Nodes { session: SessionId, nodes: Vec<NodeId>, bytes: usize },
+    Nodes {
+        session: SessionId,
+        nodes: Vec<NodeId>,
+        bytes: usize,
+    },
     /// Places in the plan.
     Children(Vec<usize>),
 }
@@ -150,7 +154,9 @@ impl PastPlan {
             }
             let mut parents = Vec::with_capacity(groups.len());
             for group in groups {
-                let Some((first, rest)) = items.get(group).and_then(<[TreeItem]>::split_first) else { continue };
+                let Some((first, rest)) = items.get(group).and_then(<[TreeItem]>::split_first) else {
+                    continue;
+                };
                 let children = std::iter::once(first).chain(rest);
                 let span = rest.iter().fold(first.span, |span, item| span.union(item.span));
                 let work = work_id(&method, level, children.clone().map(|item| &item.work.0));
@@ -270,8 +276,7 @@ fn progress_of(
     span: TimeRange,
 ) -> PlannedProgress {
     let made = works.get(&work).into_iter().flatten().filter_map(|id| index.get(id));
-    let made: Vec<&ChunkEntry> =
-        made.filter(|chunk| chunk.level == level && chunk.span == span).collect();
+    let made: Vec<&ChunkEntry> = made.filter(|chunk| chunk.level == level && chunk.span == span).collect();
     if made.iter().any(|chunk| chunk.state == ReviewState::Retracted) {
         return PlannedProgress::Retracted;
     }

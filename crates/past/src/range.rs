@@ -213,8 +213,7 @@ fn instant(at: UnixMs) -> String {
 }
 
 fn said_back(text: &str) -> String {
-    let flat: String =
-        text.chars().take(SAID_BACK).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let flat: String = text.chars().take(SAID_BACK).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().nth(SAID_BACK).is_some() { format!("{flat}…") } else { flat }
 }
 

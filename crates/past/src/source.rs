@@ -1,8 +1,6 @@
 //! What a past is made of: the nodes of sessions, each with who speaks in it, what it says and when.
 
-use quipu_protocol::{
-    AuthorClass, Body, CallId, Content, Entry, Message, StepInfo, UnixMs, own_text,
-};
+use quipu_protocol::{AuthorClass, Body, CallId, Content, Entry, Message, StepInfo, UnixMs, own_text};
 use quipu_transcript::{DecodedEntry, provenance};
 
 use crate::TimeRange;

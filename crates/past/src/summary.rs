@@ -126,7 +126,8 @@ fn sentence(text: &str, length: usize) -> String {
     let cut_off = text.len() > LOOKED_AT;
     let looked_at = &text[..text.floor_char_boundary(LOOKED_AT.min(text.len()))];
     let mut flat = String::with_capacity(looked_at.len());
-    for word in looked_at.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+    for word in looked_at.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty())
+    {
         if !flat.is_empty() {
             flat.push(' ');
         }
@@ -155,7 +156,13 @@ mod tests {
     use super::*;
 
     fn said(speaker: SourceSpeaker, text: &str) -> SourceText {
-        SourceText { speaker, text: text.into(), calls: Vec::new(), is_error: false, class: AuthorClass::Owner }
+        SourceText {
+            speaker,
+            text: text.into(),
+            calls: Vec::new(),
+            is_error: false,
+            class: AuthorClass::Owner,
+        }
     }
 
     #[test]
@@ -175,8 +182,10 @@ mod tests {
     #[test]
     fn summary_of_anything_is_short_and_never_empty() {
         let long = "ä".repeat(10 << 20);
-        let call = SourceText { calls: vec!["read {\"path\":\"a.rs\"}".into()], ..said(SourceSpeaker::Model, "") };
-        let many: Vec<SourceText> = (0..5_000).map(|at| said(SourceSpeaker::Person, &format!("Do {at}."))).collect();
+        let call =
+            SourceText { calls: vec!["read {\"path\":\"a.rs\"}".into()], ..said(SourceSpeaker::Model, "") };
+        let many: Vec<SourceText> =
+            (0..5_000).map(|at| said(SourceSpeaker::Person, &format!("Do {at}."))).collect();
         for sources in [vec![], vec![said(SourceSpeaker::Person, &long)], vec![call], many] {
             let summary = ExtractiveSummary.leaf(&sources);
             assert!(!summary.is_empty() && summary.len() <= LEAF + 16, "{} bytes", summary.len());

@@ -36,7 +36,7 @@ pub(crate) fn groups(items: &[TreeItem]) -> Vec<Range<usize>> {
         })
         .collect();
     let mut groups = Vec::new();
-    let mut open = vec![0..items.len()];
+    let mut open = Vec::from([Range { start: 0, end: items.len() }]);
     while let Some(range) = open.pop() {
         if range.len() <= MOST {
             groups.push(range);

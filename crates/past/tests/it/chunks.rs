@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use jiff::tz::TimeZone;
 use quipu_past::{
-    ChunkFault, EvidenceKind, MemoryChunk, PAST_CHUNK, PastError, PastId, PastIndex, PastScope, ReviewState, TimeRange, evidence_of,
-    set_review_state,
+    ChunkFault, EvidenceKind, MemoryChunk, PAST_CHUNK, PastError, PastId, PastIndex, PastScope, ReviewState,
+    TimeRange, evidence_of, set_review_state,
 };
 use quipu_protocol::{AuthorClass, Body, Content, CustomMessage, Entry, Json, Message, NodeId, StepInfo};
 use quipu_store::{HiddenNodes, RefMove, RefName, SqliteStore};
@@ -91,7 +91,8 @@ async fn retracted_chunk_is_not_made_again() {
     assert_eq!((size.leaves, size.parents, size.restored), (0, 0, 1));
     let ids = |chunks: &[MemoryChunk]| chunks.iter().map(MemoryChunk::id).collect::<Vec<_>>();
     assert_eq!(ids(&world.live().await), ids(&chunks));
-    let missing = set_review_state(&*world.store, &world.scope, PastId([7; 32]), ReviewState::Reviewed, NOW).await;
+    let missing =
+        set_review_state(&*world.store, &world.scope, PastId([7; 32]), ReviewState::Reviewed, NOW).await;
     assert!(matches!(missing, Err(PastError::NoChunk { .. })));
 }
 
@@ -193,7 +194,8 @@ async fn hostile_chunks_are_reported_and_used_by_nobody() {
     // A parent whose children are none, and one that takes the children of another.
     let children = json!([missing.digits(), wide.digits(), wide.digits()]);
     forge(&world, "Mine.", &forged(json!({ "level": u32::MAX, "children": children }))).await;
-    let range = json!({ "level": 1, "start": 1, "end": EPOCH * 2, "children": [wide.digits(), wide.digits()] });
+    let range =
+        json!({ "level": 1, "start": 1, "end": EPOCH * 2, "children": [wide.digits(), wide.digits()] });
     forge(&world, "Mine, too.", &forged(range)).await;
     let index = world.index().await;
     let found: Vec<ChunkFault> = index.faults[expected.len()..].iter().map(|one| one.fault.clone()).collect();
@@ -201,7 +203,9 @@ async fn hostile_chunks_are_reported_and_used_by_nobody() {
     let wide = ChunkFault::WideChild(wide);
     assert_eq!(found, [ChunkFault::MissingChild(missing), wide.clone(), wide, shared.clone(), shared]);
     // Nobody said who wrote them.
-    assert!(index.live().filter(|chunk| chunk.work.is_none()).all(|chunk| chunk.class == AuthorClass::Untrusted));
+    assert!(
+        index.live().filter(|chunk| chunk.work.is_none()).all(|chunk| chunk.class == AuthorClass::Untrusted)
+    );
     let plan = world.plan().await;
     assert_eq!((plan.size().leaves, plan.check().outdated), (0, 0));
     let chunk = index.live().find(|chunk| chunk.work.is_none()).unwrap();
@@ -210,15 +214,15 @@ async fn hostile_chunks_are_reported_and_used_by_nobody() {
 
 /// These, and nothing else.
 #[derive(Default)]
-struct Forgotten(Mutex<Vec<NodeId>>);
+struct ForgottenList(Mutex<Vec<NodeId>>);
 
-impl Forgotten {
+impl ForgottenList {
     fn forget(&self, node: NodeId) {
         self.0.lock().unwrap().push(node);
     }
 }
 
-impl HiddenNodes for Forgotten {
+impl HiddenNodes for ForgottenList {
     fn is_empty(&self) -> bool {
         self.0.lock().unwrap().is_empty()
     }
@@ -238,7 +242,7 @@ async fn forgotten_node_is_in_no_chunk_of_the_next_build() {
     let world = World { store: store.clone(), scope: PastScope::All };
     let nodes = world.say("s", &[asked("My cat is Mia.", EPOCH), answered("Noted.", EPOCH + 1)]).await;
     world.build().await;
-    let forgotten = Arc::new(Forgotten::default());
+    let forgotten = Arc::new(ForgottenList::default());
     store.hide(forgotten.clone());
     forgotten.forget(nodes[0]);
     let size = world.build().await;

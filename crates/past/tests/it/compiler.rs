@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 use quipu_past::{
-    ChildSummary, ExtractiveSummary, FEWEST, HARD_BYTES, IDLE, MOST, MemoryChunk, PastError, PastId, PastPlan,
-    PastScope, SOFT_BYTES, SourceText, Summariser, SummaryMethod, build_past, segments_of,
+    ChildSummary, ExtractiveSummary, FEWEST, HARD_BYTES, IDLE, MOST, MemoryChunk, PastError, PastId,
+    PastPlan, PastScope, SOFT_BYTES, SourceText, Summariser, SummaryMethod, build_past, segments_of,
 };
 use quipu_protocol::{Message, NodeId, UnixMs};
 
@@ -41,7 +41,14 @@ async fn segments_end_at_pauses_days_and_sizes() {
     said.push(asked(&long, EPOCH + 120 * MINUTE));
     said.extend(turn("after", EPOCH + 121 * MINUTE));
     let nodes = world.say("s", &said).await;
-    let ends: Vec<usize> = cut(&world).await.iter().scan(0, |sum, some| { *sum += some.len(); Some(*sum) }).collect();
+    let ends: Vec<usize> = cut(&world)
+        .await
+        .iter()
+        .scan(0, |sum, some| {
+            *sum += some.len();
+            Some(*sum)
+        })
+        .collect();
     // The first request of the new day is x7.
     assert_eq!((ends, nodes.len()), (vec![2, 18, 21, 23], 23));
 }
@@ -80,8 +87,12 @@ async fn conversation_that_goes_on_waits() {
 #[tokio::test]
 async fn nodes_without_a_time_have_the_time_before_them() {
     let world = World::new();
-    let said =
-        [asked("Never dated.", 0), asked("Dated.", EPOCH), answered("By the one before.", 7), asked("More.", 0)];
+    let said = [
+        asked("Never dated.", 0),
+        asked("Dated.", EPOCH),
+        answered("By the one before.", 7),
+        asked("More.", 0),
+    ];
     let nodes = world.say_as("s", "other", "/work", &said).await;
     let row = world.scope.sessions(&*world.store).await.unwrap().remove(0);
     let found = segments_of(&*world.store, &row, NOW).await.unwrap();
@@ -108,7 +119,8 @@ fn check_hierarchy(chunks: &[MemoryChunk]) {
             assert!(owned.insert(*child), "two parents");
         }
     }
-    let sources: Vec<NodeId> = chunks.iter().flat_map(|chunk| &chunk.sources).map(|source| source.node).collect();
+    let sources: Vec<NodeId> =
+        chunks.iter().flat_map(|chunk| &chunk.sources).map(|source| source.node).collect();
     assert_eq!(sources.iter().collect::<HashSet<_>>().len(), sources.len(), "a node in two leaves");
 }
 

@@ -62,7 +62,10 @@ fn errors_name_what_was_not_understood() {
         let found = error(text);
         assert_eq!(found, RangeError::Unknown { part: part.into() }, "{text}");
         let words = found.to_string();
-        assert!(words.contains(part) && words.contains("2026-05-01") && words.contains("last month"), "{words}");
+        assert!(
+            words.contains(part) && words.contains("2026-05-01") && words.contains("last month"),
+            "{words}"
+        );
     }
     for text in ["2026-13", "2026-02-30", "2026-W54", "0000-00-00", "2026-05-01T25:00Z"] {
         assert!(matches!(error(text), RangeError::Impossible { .. }), "{text}: {}", error(text));
@@ -102,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn only_the_same_range_scores_its_whole_width(asked in spans(), found in spans()) {
+    fn score_of_the_whole_width_is_that_of_the_same_range(asked in spans(), found in spans()) {
         prop_assert_eq!(asked.score(found) == asked.width(), asked == found);
         prop_assert!(asked.score(found) <= asked.width());
     }

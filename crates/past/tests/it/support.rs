@@ -50,8 +50,13 @@ impl World {
         let mut entries = Vec::new();
         if stands.is_none() {
             let epoch = Epoch { provider: "p".into(), model: "m".into(), ..Epoch::default() };
-            let start =
-                SessionStart { session: id, cwd: cwd.into(), agent: agent.into(), parent_session: None, epoch };
+            let start = SessionStart {
+                session: id,
+                cwd: cwd.into(),
+                agent: agent.into(),
+                parent_session: None,
+                epoch,
+            };
             entries.push((messages.first().map_or(EPOCH, |(at, _)| *at), Entry::Session(start)));
         }
         entries.extend(messages.iter().map(|(at, message)| (*at, Entry::Message(message.clone()))));
@@ -156,5 +161,8 @@ pub(crate) fn result(id: &str, text: &str, at: UnixMs) -> (UnixMs, Message) {
 
 /// A turn of a request and its answer.
 pub(crate) fn turn(about: &str, at: UnixMs) -> Vec<(UnixMs, Message)> {
-    vec![asked(&format!("Please do {about}."), at), answered(&format!("Did {about} in src/{about}.rs."), at + 1_000)]
+    vec![
+        asked(&format!("Please do {about}."), at),
+        answered(&format!("Did {about} in src/{about}.rs."), at + 1_000),
+    ]
 }
