@@ -15,6 +15,7 @@ mod machine;
 mod mcp;
 mod measure;
 mod open;
+mod past;
 mod plan;
 mod programs;
 mod pty;
@@ -56,6 +57,7 @@ const BENCHMARKS: &[Benchmark] = &[
     recall::BENCHMARK,
     answers::BENCHMARK,
     dream::BENCHMARK,
+    past::BENCHMARK,
     shared::BENCHMARK,
     files::BENCHMARK,
     import::BENCHMARK,
@@ -107,6 +109,8 @@ struct Sizes {
     branches: Vec<usize>,
     /// Entries whose compaction is planned.
     plan: usize,
+    /// Turns that are summed up.
+    past: &'static [usize],
     /// Nodes that are searched.
     search: Vec<usize>,
     /// Nodes that everyday answers are about.
@@ -132,6 +136,7 @@ impl Sizes {
             trees: vec![1_000, 100_000],
             branches: vec![10_000],
             plan: 100_000,
+            past: &[1_000, 10_000, 100_000],
             search: vec![40_000],
             answers: vec![10_000, 100_000],
             shared: vec![10_000, 100_000],
@@ -153,6 +158,7 @@ impl Sizes {
             trees: vec![1_000],
             branches: vec![100],
             plan: 10_000,
+            past: &[500],
             search: vec![2_000],
             answers: vec![2_000],
             shared: vec![2_000],
