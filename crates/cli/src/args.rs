@@ -213,6 +213,8 @@ pub(crate) enum Cmd {
     Search(SearchArgs),
     /// Show, correct and forget the notes that sessions read and write; switch memory on and off.
     Memory(crate::memory::MemoryArgs),
+    /// Show summaries of the past by time, what they were made of, and make them.
+    Past(crate::past::PastArgs),
     /// Show what agents did here today: requests, tools, files, cost, outcome.
     Log(LogArgs),
     /// Show which turn wrote each line of a file, and why.

@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Find", &["sessions", "search", "log", "files", "usage", "show", "tree", "open", "context"]),
     ("Explain", &["blame", "life", "trace", "recall", "diff"]),
     ("Go back", &["fork", "branch", "undo", "redo", "tobe", "merge", "clone", "compact"]),
-    ("Organize", &["memory", "label", "bookmark", "rename", "rm"]),
+    ("Organize", &["memory", "past", "label", "bookmark", "rename", "rm"]),
     ("Automate", &["export", "dream", "proxy", "schedule", "serve", "hash"]),
 ];
 

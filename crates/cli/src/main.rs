@@ -49,6 +49,7 @@ mod packages;
 mod pager;
 #[cfg(test)]
 mod pages;
+mod past;
 mod permissions;
 mod pi_helper;
 mod pick;
@@ -165,6 +166,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Sessions(args)) => sessions::run(args).await,
         Some(Cmd::Search(args)) => search::run(args).await,
         Some(Cmd::Memory(args)) => memory::run(args).await,
+        Some(Cmd::Past(args)) => past::run(args).await,
         Some(Cmd::Log(args)) => log::run(args).await,
         Some(Cmd::Blame(args)) => blame::run(args).await,
         Some(Cmd::Open(args)) => open::run(args).await,

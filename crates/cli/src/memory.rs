@@ -4,7 +4,7 @@ mod adopt;
 mod edit;
 mod forget;
 mod list;
-mod person;
+pub(crate) mod person;
 mod review;
 mod status;
 mod switch;

@@ -21,8 +21,8 @@ pub enum OpenError {
     /// The name stands for a session that exists already.
     #[error("a session `{0}` exists already; open it instead")]
     Exists(SessionId),
-    /// Its nodes are changes of a memory: nobody speaks in it.
-    #[error("session `{0}` holds the changes of a memory; it takes no prompts")]
+    /// Its nodes are changes of a memory, or summaries of a past: nobody speaks in it.
+    #[error("session `{0}` holds the changes of a memory or the summaries of a past; it takes no prompts")]
     Notes(SessionId),
     /// Two tools have the same name, or one has none that a model could call.
     #[error("`{0}` is not a valid tool name, or two tools have this name")]

@@ -99,7 +99,7 @@ pub use identity::{
 };
 pub use merge::{Merge, MergeReport};
 pub use models::{ModelLookupError, Models, PurposeModel};
-pub use opening::{OpenedSession, holds_notes};
+pub use opening::{OpenedSession, holds_notes, takes_no_prompts};
 pub use outputs::{KeptOutputs, Outputs};
 pub use owner::is_dead_owner;
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};

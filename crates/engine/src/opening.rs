@@ -74,13 +74,25 @@ struct SessionParts {
 
 /// What the ids of sessions begin with that hold the changes of memories.
 const NOTES: &str = "memory-";
+/// What the ids of sessions begin with that hold the summaries of a past.
+const PAST: &str = "past-";
 /// Sessions of a directory that are looked at for the newest: those of memories are left out.
 const NEWEST: usize = 4;
 
 /// Whether a session holds the changes of a memory: no model ever spoke in it.
 #[must_use]
 pub fn holds_notes(row: &SessionRow) -> bool {
-    row.id.as_str().starts_with(NOTES) && row.model.is_empty() && row.agent == crate::AGENT
+    holds(row, NOTES)
+}
+
+/// Whether a session takes no prompts, as it holds the changes of a memory or the summaries of a past.
+#[must_use]
+pub fn takes_no_prompts(row: &SessionRow) -> bool {
+    holds(row, NOTES) || holds(row, PAST)
+}
+
+fn holds(row: &SessionRow, prefix: &str) -> bool {
+    row.id.as_str().starts_with(prefix) && row.model.is_empty() && row.agent == crate::AGENT
 }
 
 impl Engine {
@@ -139,9 +151,9 @@ impl Engine {
     /// # Errors
     /// `NoSuchSession`, `Notes`, `BadTool`, `Broken`, `Store`.
     pub async fn open(&self, id: &SessionId, options: SessionOptions) -> Result<OpenedSession, OpenError> {
-        if id.as_str().starts_with(NOTES) {
+        if [NOTES, PAST].iter().any(|prefix| id.as_str().starts_with(prefix)) {
             let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
-            if self.store.sessions(query).await?.iter().any(holds_notes) {
+            if self.store.sessions(query).await?.iter().any(takes_no_prompts) {
                 return Err(OpenError::Notes(id.clone()));
             }
         }
@@ -372,7 +384,7 @@ impl Engine {
     pub async fn newest(&self, cwd: &Path) -> Result<Option<SessionRow>, OpenError> {
         let cwd = Some(cwd.to_string_lossy().into_owned());
         let query = SessionQuery { cwd, limit: Some(NEWEST), ..SessionQuery::default() };
-        Ok(self.store.sessions(query).await?.into_iter().find(|row| !holds_notes(row)))
+        Ok(self.store.sessions(query).await?.into_iter().find(|row| !takes_no_prompts(row)))
     }
 
     /// What the options make of a session: its tools, and what its requests begin with. Asks its sources.

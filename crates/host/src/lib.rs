@@ -54,6 +54,7 @@ mod offered_tools;
 mod open;
 mod outputs;
 pub mod packages;
+pub mod past;
 mod permission_test;
 mod permissions;
 mod planning;

@@ -447,7 +447,7 @@ pub async fn find_session(store: &dyn Graph, request: &OpenRequest) -> Result<Op
         }
     } else if let Some(id) = request.session() {
         let row = session_named(store, id).await?;
-        if quipu::holds_notes(&row) {
+        if quipu::takes_no_prompts(&row) {
             return Err(quipu::OpenError::Notes(row.id).into());
         }
         if row.head.is_none() {
@@ -461,8 +461,8 @@ pub async fn find_session(store: &dyn Graph, request: &OpenRequest) -> Result<Op
     } else {
         return Ok(None);
     };
-    Ok(store.sessions(query).await?.into_iter().find(|row| !quipu::holds_notes(row)))
+    Ok(store.sessions(query).await?.into_iter().find(|row| !quipu::takes_no_prompts(row)))
 }
 
-/// Sessions of a directory that are looked at for the newest: those that hold the changes of memories are left out.
+/// Sessions of a directory that are looked at for the newest: those that take no prompts are left out.
 const NEWEST: usize = 4;

@@ -1,1 +1,37 @@
 //! The past of a project as summaries over time: coarse for long ago, fine for today.
+//!
+//! A chunk ([`MemoryChunk`]) is a node on the ref of its scope ([`PastScope`]) with a summary, the range of time that it is of, and
+//! the nodes or chunks that it sums up. [`PastPlan`] says what a past is to have and what of it is missing; [`build_past`] makes
+//! that. Knows the graph and what nodes mean; knows no session at work, no model, no command line.
+
+mod build;
+mod check;
+mod chunk;
+mod error;
+mod evidence;
+mod index;
+mod plan;
+mod range;
+mod scope;
+mod segments;
+mod source;
+mod summary;
+mod tree;
+mod writer;
+
+pub use build::{BuildProgress, build_past, set_review_state};
+pub use check::{PastCheck, PastGap};
+pub use chunk::{
+    CHILD_LIMIT, ChunkFault, ChunkSource, MemoryChunk, PAST_CHUNK, PastId, ReviewState, SOURCE_LIMIT,
+    SUMMARY_LIMIT, SummaryMethod, WorkId, class_name,
+};
+pub use error::PastError;
+pub use evidence::{Evidence, EvidenceKind, EvidenceNode, evidence_of};
+pub use index::{ChunkEntry, FaultyNode, PastIndex, read_chunks};
+pub use plan::{BuildSize, PastPlan, RULES};
+pub use range::{RangeError, TimeRange};
+pub use scope::{PAST_SESSION, PastScope};
+pub use segments::{HARD_BYTES, IDLE, SOFT_BYTES, Segment, SessionSegments, segments_of};
+pub use source::{SourceSpeaker, SourceText};
+pub use summary::{ChildSummary, ExtractiveSummary, Summariser};
+pub use tree::{FEWEST, MOST};

@@ -33,6 +33,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     reports::CONTEXT,
     reports::SKILLS,
     reports::MEMORY,
+    reports::PAST,
     agents::AGENTS,
     moves::COMPACT,
     models::MODEL,

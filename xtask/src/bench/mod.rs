@@ -16,6 +16,7 @@ mod machine;
 mod mcp;
 mod measure;
 mod open;
+mod past;
 mod plan;
 mod programs;
 mod pty;
@@ -58,6 +59,7 @@ const BENCHMARKS: &[Benchmark] = &[
     answers::BENCHMARK,
     active::BENCHMARK,
     dream::BENCHMARK,
+    past::BENCHMARK,
     shared::BENCHMARK,
     files::BENCHMARK,
     import::BENCHMARK,
@@ -109,6 +111,8 @@ struct Sizes {
     branches: Vec<usize>,
     /// Entries whose compaction is planned.
     plan: usize,
+    /// Turns that are summed up.
+    past: &'static [usize],
     /// Nodes that are searched.
     search: Vec<usize>,
     /// Nodes that everyday answers are about.
@@ -134,6 +138,7 @@ impl Sizes {
             trees: vec![1_000, 100_000],
             branches: vec![10_000],
             plan: 100_000,
+            past: &[1_000, 10_000, 100_000],
             search: vec![40_000],
             answers: vec![10_000, 100_000],
             shared: vec![10_000, 100_000],
@@ -155,6 +160,7 @@ impl Sizes {
             trees: vec![1_000],
             branches: vec![100],
             plan: 10_000,
+            past: &[500],
             search: vec![2_000],
             answers: vec![2_000],
             shared: vec![2_000],

@@ -87,6 +87,8 @@ const TARGETS: &[Target] = &[
     ),
     alone("dream over 10k texts, ms", "dream over 10,000 texts, without a model", AtMost(2_000.0)),
     alone("dream over 10k texts, MB", "dream over 10,000 texts, peak memory", AtMost(100.0)),
+    alone("summaries of 100k turns, ms", "past of 100,000 turns, built", AtMost(60_000.0)),
+    alone("summaries of 100k turns, MiB", "past of 100,000 turns, built, peak memory", Below(200.0)),
     alone("key to echo, idle, ms", "terminal, key to echo, idle, 99th percentile", Below(5.0)),
     alone("key to echo, streaming, ms", "terminal, key to echo, streaming, 99th percentile", Below(5.0)),
     ratio(

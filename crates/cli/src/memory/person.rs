@@ -15,7 +15,7 @@ const ABOVE: usize = 64;
 
 /// # Errors
 /// Where a session's tool, or what it started, gives the command.
-pub(super) fn of_a_person() -> Result<(), Failure> {
+pub(crate) fn of_a_person() -> Result<(), Failure> {
     let own = std::env::vars_os().filter(|(name, _)| name == OsStr::new(MARK));
     if own.into_iter().any(|(_, mark)| is_of_a_tool(&mark.to_string_lossy())) || is_below_a_tool() {
         return Err(Failure::usage(

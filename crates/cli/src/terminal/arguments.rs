@@ -55,6 +55,15 @@ pub(super) fn known(home: &Home, command: &str) -> Option<Vec<Candidate>> {
             ("on", "keep a memory for this project"),
             ("off", "stop; the files stay"),
         ],
+        "past" => &[
+            ("today", "a day, a month, last week, a range with `..`"),
+            ("estimate", "what a build would make"),
+            ("build", "make the summaries that are missing"),
+            ("check", "what has no summary, and what came late"),
+            ("sources", "what a summary stands on"),
+            ("review", "mark one as read and found good"),
+            ("retract", "take one back"),
+        ],
         "usage" => &[
             ("--by day", "calendar days"),
             ("--by project", "directories"),

@@ -143,6 +143,8 @@ mod outputs;
 #[cfg(test)]
 mod packages;
 #[cfg(test)]
+mod past;
+#[cfg(test)]
 mod peers;
 #[cfg(test)]
 mod permission_rules;

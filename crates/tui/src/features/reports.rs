@@ -70,6 +70,13 @@ pub(crate) const MEMORY: SlashCommand = SlashCommand::new(
     |_, arguments, effects| run(named("memory", words(arguments)), effects),
 )
 .completes();
+pub(crate) const PAST: SlashCommand = SlashCommand::new(
+    "past",
+    "[RANGE|ID|ACTION]",
+    "show summaries of the past by time, and make them",
+    |_, arguments, effects| run(named("past", words(arguments)), effects),
+)
+.completes();
 pub(crate) const PERMISSIONS: SlashCommand = SlashCommand::new(
     "permissions",
     "[ACTION]",

@@ -1,0 +1,165 @@
+//! `quipu past`: summaries of the past by time, what they stand on, and how they are made.
+
+mod build;
+mod show;
+
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use jiff::tz::TimeZone;
+use quipu_host::past::project_past;
+use quipu_host::{Home, now};
+use quipu_past::{ChunkEntry, PastIndex, PastScope, ReviewState, set_review_state};
+use quipu_store::Graph;
+use serde_json::json;
+
+use crate::args::OutArgs;
+use crate::console::current_dir;
+use crate::exit::Failure;
+use crate::home::{home, no_sessions};
+use crate::memory::person::of_a_person;
+use crate::print::note;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct PastArgs {
+    #[command(subcommand)]
+    action: Option<PastAction>,
+    /// A range of time, or the id of a chunk: 2026-05-01, last week, 2026-05-01..2026-05-07. Without it: the coarsest chunks.
+    #[arg(value_name = "RANGE|ID")]
+    what: Vec<String>,
+    #[command(flatten)]
+    of: PastOptions,
+}
+
+#[derive(Debug, Subcommand)]
+enum PastAction {
+    /// Show what a build would make. Nothing is written, and no model is asked.
+    Estimate(PastOptions),
+    /// Make the chunks that are missing. What a build that was cut off has made is not made again.
+    Build(PastOptions),
+    /// Show what a chunk stands on: its sources, and what else was said in its span.
+    Sources(ChunkArgs),
+    /// Show what has no summary, what came late, and chunks that cannot be used.
+    Check(PastOptions),
+    /// Take a chunk back: it is shown to nobody, and not made again.
+    Retract(ChunkArgs),
+    /// Mark a chunk as read and found good; one that was taken back is shown again.
+    Review(ChunkArgs),
+}
+
+#[derive(Debug, Args)]
+struct ChunkArgs {
+    /// A range of time, or the id of a chunk.
+    #[arg(value_name = "RANGE|ID", required = true)]
+    what: Vec<String>,
+    #[command(flatten)]
+    of: PastOptions,
+}
+
+/// Whose past, and how it is printed.
+#[derive(Debug, Args)]
+pub(crate) struct PastOptions {
+    /// Of every session; without it, of the sessions of this project.
+    #[arg(long, conflicts_with_all = ["agent", "session"])]
+    all: bool,
+    /// Of the sessions of a program, such as quipu, or of an agent whose sessions were imported.
+    #[arg(long, value_name = "NAME", conflicts_with = "session")]
+    agent: Option<String>,
+    /// Of one session: its id, the start of its id, or its name.
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    #[command(flatten)]
+    out: OutArgs,
+}
+
+pub(crate) async fn run(args: &PastArgs) -> Result<(), Failure> {
+    match &args.action {
+        None if args.what.is_empty() => show::list(&args.of).await,
+        None => show::show(&args.what, &args.of).await,
+        Some(PastAction::Estimate(of)) => build::estimate(of).await,
+        Some(PastAction::Build(of)) => build::build(of).await,
+        Some(PastAction::Sources(chunk)) => show::sources(&chunk.what, &chunk.of).await,
+        Some(PastAction::Check(of)) => build::check(of).await,
+        Some(PastAction::Retract(chunk)) => set(chunk, ReviewState::Retracted).await,
+        Some(PastAction::Review(chunk)) => set(chunk, ReviewState::Reviewed).await,
+    }
+}
+
+/// A store, and whose past in it is meant.
+struct PastStore {
+    store: Arc<dyn Graph>,
+    scope: PastScope,
+}
+
+impl PastOptions {
+    /// # Errors
+    /// Where there is no store yet, or no such session.
+    async fn open(&self) -> Result<PastStore, Failure> {
+        let home = home(&self.out.store)?;
+        let store: Arc<dyn Graph> = match home.store_to_read()? {
+            Some(store) => store,
+            None => return Err(no_sessions(&home)),
+        };
+        self.opened(&home, store).await
+    }
+
+    /// The same, to be written.
+    async fn open_to_write(&self) -> Result<PastStore, Failure> {
+        let home = home(&self.out.store)?;
+        let Some(store) = home.existing_store().await? else { return Err(no_sessions(&home)) };
+        if let Some(why) = store.refusal() {
+            return Err(why.clone().into());
+        }
+        self.opened(&home, store).await
+    }
+
+    async fn opened(&self, _: &Home, store: Arc<dyn Graph>) -> Result<PastStore, Failure> {
+        let scope = match (&self.agent, &self.session) {
+            _ if self.all => PastScope::All,
+            (Some(agent), _) => PastScope::Agent(agent.clone()),
+            (None, Some(session)) => {
+                PastScope::Session(quipu_host::session_named(&*store, session).await?.id)
+            }
+            (None, None) => project_past(&current_dir()?),
+        };
+        Ok(PastStore { store, scope })
+    }
+}
+
+impl PastStore {
+    async fn index(&self) -> Result<PastIndex, Failure> {
+        Ok(PastIndex::read(&*self.store, &self.scope).await.map_err(quipu_host::Failure::from)?)
+    }
+
+    fn find<'a>(&self, index: &'a PastIndex, words: &[String]) -> Result<&'a ChunkEntry, Failure> {
+        let found = index.find(&words.join(" "), now(), &TimeZone::system(), &self.scope);
+        Ok(found.map_err(quipu_host::Failure::from)?)
+    }
+}
+
+async fn set(args: &ChunkArgs, state: ReviewState) -> Result<(), Failure> {
+    use std::io::Write as _;
+    of_a_person()?;
+    let past = args.of.open_to_write().await?;
+    let index = past.index().await?;
+    let chunk = past.find(&index, &args.what)?;
+    let (id, key) = (chunk.id, index.key(chunk));
+    let node = set_review_state(&*past.store, &past.scope, id, state, now()).await;
+    let node = node.map_err(quipu_host::Failure::from)?;
+    if args.of.out.json {
+        let line = json!({ "id": id, "key": key, "state": state, "node": node });
+        writeln!(crate::console::stdout(), "{line}")?;
+        return Ok(());
+    }
+    match state {
+        ReviewState::Retracted => {
+            note(format!(
+                "{} is retracted. `quipu past build` makes what stood above it without it.",
+                id.short()
+            ));
+        }
+        ReviewState::Reviewed | ReviewState::Made => note(format!("{} is reviewed.", id.short())),
+    }
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! The past as people use it: estimated, built, shown by ranges, checked, taken back, and built on after a kill.
+
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+use quipu_protocol::NodeId;
+use quipu_store::{LineageEnd, OpenOptions, RefName, SqliteStore, Store};
+use serde_json::{Value, json};
+
+use crate::archive::{assistant, header, lines, user};
+use crate::support::*;
+
+/// A session with a request and an answer each hour from a midnight on.
+fn hours(world: &World, id: &str, day: u32, turns: usize) -> String {
+    let mut entries = vec![header(world, id)];
+    let mut parent = String::new();
+    for turn in 0..turns {
+        let at = |second: u32| {
+            let days = day as usize + turn / 24;
+            format!("2025-{:02}-{:02}T{:02}:00:{second:02}.250Z", 1 + days / 28, 1 + days % 28, turn % 24)
+        };
+        let (asked, answered) = (format!("u{turn}"), format!("a{turn}"));
+        let mut said = user(&asked, &parent, &format!("Please do step {turn} of {id}."));
+        said["timestamp"] = json!(at(0));
+        if turn == 0 {
+            said["parentId"] = Value::Null;
+        }
+        let text = json!([{ "type": "text", "text": format!("Did step {turn} in src/{id}.rs.") }]);
+        let mut answer = assistant(&answered, &asked, &text, "stop");
+        answer["timestamp"] = json!(at(1));
+        entries.extend([said, answer]);
+        parent = answered;
+    }
+    lines(&entries)
+}
+
+fn import(world: &World, name: &str, text: &str) {
+    let file = world.file(name, text);
+    world.run(&["import", "pi", file.to_str().unwrap()]).ok();
+}
+
+#[test]
+fn past_is_built_as_estimated_and_found_by_ranges() {
+    let world = World::new([]);
+    world.run(&["past"]).fails(2, &["no sessions yet"]);
+    import(&world, "a.jsonl", &hours(&world, "alpha", 0, 30));
+    assert!(world.run(&["past"]).ok().err.contains("no summary of project"));
+    let estimated = world.run(&["past", "estimate", "--json"]).ok().json();
+    assert_eq!(
+        (&estimated["leaves"], &estimated["calls"], &estimated["cost"]),
+        (&json!(30), &json!(0), &json!(0))
+    );
+    let built = world.run(&["past", "build", "--json"]).ok().json();
+    assert_eq!(built, estimated);
+    let again = world.run(&["past", "build", "--json"]).ok().json();
+    assert_eq!((&again["leaves"], &again["parents"]), (&json!(0), &json!(0)));
+    assert_eq!(world.run(&["past", "estimate", "--json"]).ok().json(), again);
+    // Each printed key finds its own chunk, down from the coarsest.
+    let mut open: Vec<String> = world
+        .run(&["past", "--json"])
+        .ok()
+        .json_lines()
+        .iter()
+        .map(|root| root["key"].as_str().unwrap().to_owned())
+        .collect();
+    let mut leaves = 0;
+    while let Some(key) = open.pop() {
+        let shown = world.run(&["past", &key, "--json"]).ok().json();
+        assert_eq!(shown["key"], *key);
+        assert_eq!(world.run(&["past", shown["id"].as_str().unwrap(), "--json"]).ok().json(), shown);
+        let children = shown["childKeys"].as_array().unwrap();
+        leaves += usize::from(children.is_empty());
+        open.extend(children.iter().map(|key| key.as_str().unwrap().to_owned()));
+    }
+    assert_eq!(leaves, 30);
+    let text = world.run(&["past", "2025-01-01T05:00Z..2025-01-01T05:01Z"]).ok().text();
+    assert!(
+        text.contains("> Please do step 5 of alpha.") && text.contains("- Did step 5 in src/alpha.rs."),
+        "{text}"
+    );
+    world.run(&["past", "next", "tuesday"]).fails(2, &["`next tuesday` is no time", "last month"]);
+    // Other programs find the words as those of any node.
+    let found = world.run(&["search", "step 5 of alpha", "--json"]).ok().text();
+    assert!(found.contains("past-project-"), "{found}");
+    // Nobody speaks in it.
+    let session = world.run(&["sessions", "--all", "--json"]).ok().json_lines();
+    let past = session.iter().find(|row| row["id"].as_str().unwrap().starts_with("past-project-")).unwrap();
+    let id = past["id"].as_str().unwrap();
+    world.run(&["-p", "--session", id, "hello"]).fails(2, &["summaries of a past", "no prompts"]);
+    let exported = world.run(&["export", "--format", "pi", id]).ok().text();
+    assert!(exported.contains("Please do step 5 of alpha."));
+    // The last commit is undone: that of the chunks above the others.
+    let levels = |world: &World| world.run(&["past", "check", "--json"]).ok().json()["levels"].clone();
+    assert_eq!(levels(&world).as_array().unwrap().len(), 2);
+    world.run(&["undo", id, "--yes"]).ok();
+    assert_eq!(levels(&world), json!([30]));
+    world.run(&["redo", id, "--yes"]).ok();
+    assert_eq!(levels(&world).as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn sources_show_late_evidence_and_check_shows_gaps() {
+    let world = World::new([]);
+    import(&world, "a.jsonl", &hours(&world, "alpha", 0, 5));
+    world.run(&["past", "build", "--all"]).ok();
+    import(&world, "b.jsonl", &hours(&world, "beta", 0, 2));
+    let checked = world.run(&["past", "check", "--all", "--json"]).ok().json();
+    assert_eq!(checked["gaps"].as_array().unwrap().len(), 2);
+    assert!(checked["gaps"][0]["lateFor"].is_string(), "{checked}");
+    assert_eq!((&checked["levels"], &checked["roots"]), (&json!([5, 1]), &json!(1)));
+    let key = "2025-01-01T01:00:00.25Z..2025-01-01T01:00:01.251Z";
+    let sources = world.run(&["past", "sources", key, "--all", "--json"]).ok().json();
+    assert_eq!(sources["coverage"], 50);
+    let kinds: Vec<&str> =
+        sources["evidence"].as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["explicit", "explicit", "late", "late"]);
+    let text = world.run(&["past", "sources", key, "--all"]).ok().text();
+    assert!(text.contains("2 said at the same time, and come after") && text.contains("50 %"), "{text}");
+    world.run(&["past", "build", "--all"]).ok();
+    let checked = world.run(&["past", "check", "--all"]).ok().text();
+    assert!(checked.contains("7 on level 0") && !checked.contains("no summary"), "{checked}");
+}
+
+#[test]
+fn retracted_chunk_is_gone_until_it_is_reviewed() {
+    let world = World::new([]);
+    import(&world, "a.jsonl", &hours(&world, "alpha", 0, 6));
+    world.run(&["past", "build"]).ok();
+    let key = "2025-01-01T03:00:00.25Z..2025-01-01T03:00:01.251Z";
+    let id = world.run(&["past", key, "--json"]).ok().json()["id"].as_str().unwrap().to_owned();
+    // A command of a session is not a person.
+    let mut of_a_tool = world.quipu(&["past", "retract", key]);
+    of_a_tool.env("QUIPU_PROCESS", "registry.session.1");
+    assert!(!of_a_tool.output().unwrap().status.success());
+    world.run(&["past", "retract", key]).ok();
+    let built = world.run(&["past", "build", "--json"]).ok().json();
+    assert_eq!((&built["leaves"], &built["parents"], &built["retracted"]), (&json!(0), &json!(1), &json!(1)));
+    for root in world.run(&["past", "--json"]).ok().json_lines() {
+        assert!(!root["summary"].as_str().unwrap().contains("step 3"), "{root}");
+    }
+    assert_eq!(world.run(&["past", &id, "--json"]).ok().json()["state"], "retracted");
+    world.run(&["past", "review", &id]).ok();
+    let built = world.run(&["past", "build", "--json"]).ok().json();
+    assert_eq!((&built["restored"], &built["parents"]), (&json!(1), &json!(0)));
+    assert_eq!(world.run(&["past", key, "--json"]).ok().json()["state"], "reviewed");
+}
+
+/// The nodes of the past of everything, the first two of which begin its session.
+async fn length(store: &SqliteStore) -> usize {
+    match store.head(&RefName::from("quipu/past-all")).await.unwrap() {
+        Some(head) => store.lineage(head, LineageEnd::Root).await.unwrap().len(),
+        None => 0,
+    }
+}
+
+async fn head(store: &SqliteStore) -> Option<NodeId> {
+    store.head(&RefName::from("quipu/past-all")).await.unwrap()
+}
+
+fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, &OpenOptions::default()).unwrap()
+}
+
+#[test]
+fn killed_build_loses_and_repeats_nothing() {
+    let world = World::new([]);
+    import(&world, "a.jsonl", &hours(&world, "alpha", 0, 1_200));
+    let estimated = world.run(&["past", "estimate", "--all", "--json"]).ok().json();
+    let chunks = |value: &Value| {
+        let counts = ["leaves", "parents"].iter().map(|name| value[name].as_u64().unwrap());
+        usize::try_from(counts.sum::<u64>()).unwrap()
+    };
+    let all = chunks(&estimated);
+    assert!(all > 1_200);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (mut kills, mut made) = (0, 0);
+    while kills < 4 && made < all {
+        let store = open(&world.store());
+        let before = runtime.block_on(head(&store));
+        let mut running = world.start(&["past", "build", "--all"]);
+        while runtime.block_on(head(&store)) == before && running.child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        kills += u32::from(running.child.try_wait().unwrap().is_none());
+        running.signal(Signal::SIGKILL);
+        running.wait();
+        // What was committed is there; what is left is what is missing.
+        let length = runtime.block_on(length(&store));
+        assert!(length - 2 > made, "a run adds something");
+        made = length - 2;
+        drop(store);
+        let left = world.run(&["past", "estimate", "--all", "--json"]).ok().json();
+        assert_eq!((chunks(&left), &left["superseded"]), (all - made, &json!(0)));
+    }
+    assert!(kills > 0, "the builds were over before they could be killed");
+    let built = world.run(&["past", "build", "--all", "--json"]).ok().json();
+    assert_eq!(chunks(&built), all - made);
+    let store = open(&world.store());
+    assert_eq!(runtime.block_on(length(&store)) - 2, all, "each chunk was made once");
+    let ids = |world: &World| -> Vec<Value> {
+        let roots = world.run(&["past", "--all", "--json"]).ok().json_lines();
+        roots.into_iter().map(|root| root["id"].clone()).collect()
+    };
+    let killed = ids(&world);
+    // The same as without a kill.
+    runtime.block_on(async {
+        let name = RefName::from("quipu/past-all");
+        let mut commit = quipu_store::Commit::default();
+        let head = store.head(&name).await.unwrap().unwrap();
+        let first = store.lineage(head, LineageEnd::Root).await.unwrap().remove(1).id;
+        commit.moves.push(quipu_store::RefMove::swap(name, Some(head), first, "test"));
+        store.commit(commit).await.unwrap();
+    });
+    drop(store);
+    world.run(&["past", "build", "--all"]).ok();
+    assert_eq!(ids(&world), killed);
+}

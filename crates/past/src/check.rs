@@ -1,0 +1,61 @@
+//! Whether a past is whole: what it has no summary of, what came after it, and how its chunks lie.
+
+use crate::plan::PlannedSources;
+use crate::{PastPlan, TimeRange};
+
+/// A stretch of the past that no chunk sums up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PastGap {
+    /// When.
+    pub span: TimeRange,
+    /// How many nodes were said in it.
+    pub nodes: usize,
+    /// The key of the finest chunk that lies at the same time, to which it is late evidence; `None` where none does.
+    pub late_for: Option<String>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PastCheck {
+    /// What has no summary yet, by time.
+    pub gaps: Vec<PastGap>,
+    /// Chunks that are shown, by their level.
+    pub levels: Vec<usize>,
+    /// Chunks that are shown and have no parent.
+    pub roots: usize,
+    /// Chunks that are shown and will give their place to others at the next build.
+    pub outdated: usize,
+}
+
+impl PastPlan {
+    /// Compares the past with its sessions.
+    #[must_use]
+    pub fn check(&self) -> PastCheck {
+        let mut check = PastCheck { roots: self.index.roots().len(), ..PastCheck::default() };
+        for chunk in self.index.live() {
+            // Somebody else's chunk may say anything of its level.
+            let level = usize::try_from(chunk.level).unwrap_or(usize::MAX).min(64);
+            if check.levels.len() <= level {
+                check.levels.resize(level + 1, 0);
+            }
+            check.levels[level] += 1;
+        }
+        check.outdated =
+            self.orphans.len() + self.chunks.iter().map(|chunk| chunk.supersedes.len()).sum::<usize>();
+        for chunk in &self.chunks {
+            let PlannedSources::Nodes { nodes, .. } = &chunk.of else { continue };
+            if !chunk.is_pending() {
+                continue;
+            }
+            let overlapped = self.index.live().filter(|live| live.span.overlap(chunk.span) > 0);
+            let late_for = overlapped.min_by_key(|live| (live.span.width(), live.id));
+            check.gaps.push(PastGap {
+                span: chunk.span,
+                nodes: nodes.len(),
+                late_for: late_for.map(|live| self.index.key(live)),
+            });
+        }
+        check.gaps.sort_by_key(|gap| gap.span);
+        check
+    }
+}

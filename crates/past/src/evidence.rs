@@ -1,0 +1,149 @@
+//! What a chunk stands on: the nodes that it names, and those that lie in its span without being named.
+
+use std::collections::HashSet;
+
+use quipu_protocol::{NodeId, SessionId, UnixMs};
+use quipu_store::{Graph, ReadParts, decode_shown};
+use serde::Serialize;
+
+use crate::index::read_chunks;
+use crate::segments::importer_of;
+use crate::source::{source_of, time_of};
+use crate::{ChunkEntry, PastError, PastIndex, PastScope};
+
+/// Nodes that are read at once, and bytes of their parts.
+const PAGE: usize = 512;
+const PAGE_BYTES: usize = 4 << 20;
+
+/// Why a node is evidence of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EvidenceKind {
+    /// The chunk, or one below it, names it as a source.
+    Explicit,
+    /// It was said in the span of the chunk, and is no source.
+    Overlap,
+    /// The same, and it came to the store after the chunk was made.
+    Late,
+    /// It is named as a source, and is not there any more.
+    Missing,
+}
+
+/// A node, and why it is evidence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EvidenceNode {
+    /// The node.
+    pub node: NodeId,
+    /// Why.
+    pub kind: EvidenceKind,
+    /// Its session, where that is known.
+    pub session: Option<SessionId>,
+    /// When it was said, where that is known.
+    pub at: Option<UnixMs>,
+}
+
+/// All evidence of a chunk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// The sources in their order, then what overlaps, by time.
+    pub nodes: Vec<EvidenceNode>,
+}
+
+impl Evidence {
+    /// How many nodes are evidence of this kind.
+    #[must_use]
+    pub fn count(&self, kind: EvidenceKind) -> usize {
+        self.nodes.iter().filter(|node| node.kind == kind).count()
+    }
+
+    /// How much of what was said in the span the chunk names, in percent, rounded down; 0 where nothing was said.
+    #[must_use]
+    pub fn coverage(&self) -> usize {
+        let explicit = self.count(EvidenceKind::Explicit);
+        let all = explicit + self.count(EvidenceKind::Overlap) + self.count(EvidenceKind::Late);
+        (explicit * 100).checked_div(all).unwrap_or(0)
+    }
+}
+
+/// Looks for the evidence of a chunk. Reads the sessions that were going on in its span.
+///
+/// # Errors
+/// What the store says.
+pub async fn evidence_of(
+    store: &dyn Graph,
+    scope: &PastScope,
+    index: &PastIndex,
+    chunk: &ChunkEntry,
+) -> Result<Evidence, PastError> {
+    let sources = sources_below(store, scope, index, chunk).await?;
+    let mut found = Evidence::default();
+    for some in sources.chunks(PAGE) {
+        let sessions = store.sessions_of(some).await?;
+        let nodes = store.nodes(some).await?;
+        for ((id, session), node) in some.iter().zip(sessions).zip(nodes) {
+            let kind = match node.is_some() {
+                true => EvidenceKind::Explicit,
+                false => EvidenceKind::Missing,
+            };
+            let at = node.map(|node| node.record.timestamp);
+            found.nodes.push(EvidenceNode { node: *id, kind, session, at });
+        }
+    }
+    let explicit: HashSet<NodeId> = sources.into_iter().collect();
+    let mut overlapping = Vec::new();
+    for row in scope.sessions(store).await? {
+        let Some(head) = row.head else { continue };
+        let seqs = store.below(row.base, &[head]).await?;
+        let mut rest = seqs.as_slice();
+        while !rest.is_empty() {
+            let piece = store.written(&rest[..rest.len().min(PAGE)], ReadParts::All, PAGE_BYTES).await?;
+            for stored in piece.nodes.iter().filter(|stored| !explicit.contains(&stored.node.id)) {
+                if store.hides(&stored.node.id) {
+                    continue;
+                }
+                let decoded = decode_shown(store, &stored.node, &piece.objects);
+                let at = time_of(&decoded.entry, stored.node.record.timestamp);
+                let Some(at) = at.filter(|at| chunk.span.contains(*at)) else { continue };
+                if source_of(&decoded, importer_of(&row)).is_none() {
+                    continue;
+                }
+                let kind = if stored.seq > chunk.seq { EvidenceKind::Late } else { EvidenceKind::Overlap };
+                let session = Some(row.id.clone());
+                overlapping.push(EvidenceNode { node: stored.node.id, kind, session, at: Some(at) });
+            }
+            rest = rest.get(piece.read.max(1)..).unwrap_or_default();
+        }
+    }
+    overlapping.sort_by_key(|node| (node.at, node.node));
+    overlapping.dedup_by_key(|node| node.node);
+    found.nodes.extend(overlapping);
+    Ok(found)
+}
+
+/// The sources of a chunk and of all chunks below it, each once.
+async fn sources_below(
+    store: &dyn Graph,
+    scope: &PastScope,
+    index: &PastIndex,
+    chunk: &ChunkEntry,
+) -> Result<Vec<NodeId>, PastError> {
+    let mut seen = HashSet::from([chunk.id]);
+    let mut open = vec![chunk];
+    let mut holders = Vec::new();
+    while let Some(chunk) = open.pop() {
+        if chunk.sources > 0 {
+            holders.push(chunk.node);
+        }
+        // The last first, so that the first is taken first.
+        let children = chunk.children.iter().rev().filter(|child| seen.insert(**child));
+        open.extend(children.filter_map(|child| index.get(child)));
+    }
+    let mut sources = Vec::new();
+    let mut named = HashSet::new();
+    for some in holders.chunks(PAGE) {
+        for chunk in read_chunks(store, scope, some).await? {
+            sources.extend(chunk.sources.iter().map(|source| source.node).filter(|node| named.insert(*node)));
+        }
+    }
+    Ok(sources)
+}

@@ -1,0 +1,357 @@
+//! The chunks of a past as its ref has them: read from the nodes, with what is wrong with them.
+
+use std::collections::{HashMap, HashSet};
+
+use quipu_protocol::{AuthorClass, Body, Entry, Message, NodeId, SessionId, UnixMs};
+use quipu_store::{Graph, ReadParts, Seq, decode_nodes, decode_shown};
+use quipu_transcript::DecodedEntry;
+
+use crate::chunk::PastRecord;
+use crate::{
+    ChunkFault, MemoryChunk, PAST_CHUNK, PastError, PastId, PastScope, ReviewState, SummaryMethod, TimeRange,
+    WorkId,
+};
+
+/// Nodes that are read at once, and bytes of their parts.
+const PAGE: usize = 512;
+const PAGE_BYTES: usize = 4 << 20;
+/// Faults that are kept; more are counted.
+const FAULTS: usize = 1_000;
+/// Digits of an id at least, where somebody writes one.
+const FEWEST_DIGITS: usize = 6;
+/// Digits of an id behind a range that several chunks have.
+const KEY_DIGITS: usize = 8;
+
+/// What is known of a chunk without its words and sources.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkEntry {
+    /// Its id.
+    pub id: PastId,
+    /// The node that holds it; the last, where several do.
+    pub node: NodeId,
+    /// When that was written.
+    pub made: UnixMs,
+    /// Its place among all nodes of the store.
+    pub(crate) seq: Seq,
+    /// 0 for a summary of nodes.
+    pub level: u32,
+    /// Its span.
+    pub span: TimeRange,
+    /// Its children, without those that have a fault.
+    pub children: Vec<PastId>,
+    /// How many nodes it sums up itself.
+    pub sources: usize,
+    /// The session of its sources, where they are of one.
+    pub session: Option<SessionId>,
+    /// The class of its author.
+    pub class: AuthorClass,
+    /// How it was made.
+    pub method: SummaryMethod,
+    /// What it was made of.
+    pub work: Option<WorkId>,
+    /// Bytes of its summary.
+    pub bytes: usize,
+    /// What people made of it.
+    pub state: ReviewState,
+    /// Whether another one stands in its place.
+    pub is_superseded: bool,
+}
+
+impl ChunkEntry {
+    /// Whether it is shown: nobody took it back, and no other one stands in its place.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        !self.is_superseded && self.state != ReviewState::Retracted
+    }
+}
+
+/// A fault, and the node that has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FaultyNode {
+    /// The node.
+    pub node: NodeId,
+    /// What is wrong.
+    pub fault: ChunkFault,
+}
+
+/// Every chunk of a past.
+#[derive(Debug, Default)]
+pub struct PastIndex {
+    chunks: Vec<ChunkEntry>,
+    by_id: HashMap<PastId, usize>,
+    /// The first faults that were found.
+    pub faults: Vec<FaultyNode>,
+    /// How many there are.
+    pub fault_count: usize,
+    pub(crate) head: Option<NodeId>,
+    pub(crate) listed: Option<String>,
+    pub(crate) last: UnixMs,
+}
+
+impl PastIndex {
+    /// Reads the past of a scope as its ref stands now.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn read(store: &dyn Graph, scope: &PastScope) -> Result<Self, PastError> {
+        let mut index = Self::default();
+        let Some(head) = store.head(&scope.ref_name()).await? else { return Ok(index) };
+        index.head = Some(head);
+        if let Some(node) = store.nodes(&[head]).await?.into_iter().flatten().next() {
+            (index.listed, index.last) = (node.record.external_id, node.record.timestamp);
+        }
+        let Some(root) = store.ancestor(head, 0).await? else { return Ok(index) };
+        let seqs = store.below(root, &[head]).await?;
+        let mut rest = seqs.as_slice();
+        while !rest.is_empty() {
+            let piece = store.written(&rest[..rest.len().min(PAGE)], ReadParts::All, PAGE_BYTES).await?;
+            for stored in &piece.nodes {
+                // What a person had forgotten is as if it had never been made.
+                if store.hides(&stored.node.id) {
+                    continue;
+                }
+                let decoded = decode_shown(store, &stored.node, &piece.objects);
+                let at = (stored.node.id, stored.node.record.timestamp, stored.seq);
+                index.take(&decoded, at, scope);
+            }
+            rest = rest.get(piece.read.max(1)..).unwrap_or_default();
+        }
+        index.check_children();
+        Ok(index)
+    }
+
+    fn take(&mut self, decoded: &DecodedEntry, (node, made, seq): (NodeId, UnixMs, Seq), scope: &PastScope) {
+        let Entry::Message(Message::Custom(message)) = &decoded.entry else { return };
+        if message.custom_type != PAST_CHUNK {
+            return;
+        }
+        let record = decoded.step.extra.get(PAST_CHUNK).and_then(|json| json.read::<PastRecord>().ok());
+        match record {
+            None => self.fault(node, ChunkFault::Unreadable),
+            Some(PastRecord::Supersede { of }) => self.supersede(node, &of),
+            Some(PastRecord::Review { of, state }) => match self.by_id.get(&of) {
+                Some(at) => self.chunks[*at].state = state,
+                None => self.fault(node, ChunkFault::NoChunk(of)),
+            },
+            Some(PastRecord::Chunk(record)) => {
+                let class =
+                    decoded.step.provenance.as_ref().map_or(AuthorClass::Untrusted, |from| from.author);
+                match MemoryChunk::read(record, text_of(&message.content), class, scope) {
+                    Err(fault) => self.fault(node, fault),
+                    Ok(chunk) => {
+                        self.supersede(node, &chunk.supersedes);
+                        self.put(&chunk, node, made, seq);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn put(&mut self, chunk: &MemoryChunk, node: NodeId, made: UnixMs, seq: Seq) {
+        let id = chunk.id();
+        if let Some(at) = self.by_id.get(&id) {
+            // Made again: it is wanted again.
+            let known = &mut self.chunks[*at];
+            (known.is_superseded, known.node, known.made, known.seq) = (false, node, made, seq);
+            return;
+        }
+        self.by_id.insert(id, self.chunks.len());
+        self.chunks.push(ChunkEntry {
+            id,
+            node,
+            made,
+            seq,
+            level: chunk.level,
+            span: chunk.span,
+            children: chunk.children.clone(),
+            sources: chunk.sources.len(),
+            session: chunk.session.clone(),
+            class: chunk.class,
+            method: chunk.method.clone(),
+            work: chunk.work,
+            bytes: chunk.summary.len(),
+            state: ReviewState::Made,
+            is_superseded: false,
+        });
+    }
+
+    fn supersede(&mut self, node: NodeId, of: &[PastId]) {
+        for id in of {
+            match self.by_id.get(id) {
+                Some(at) => self.chunks[*at].is_superseded = true,
+                None => self.fault(node, ChunkFault::NoChunk(*id)),
+            }
+        }
+    }
+
+    fn fault(&mut self, node: NodeId, fault: ChunkFault) {
+        self.fault_count += 1;
+        if self.faults.len() < FAULTS {
+            self.faults.push(FaultyNode { node, fault });
+        }
+    }
+
+    /// A child that is not there, reaches beyond its parent, or has two parents is no child. Ids are hashes of what they name, so no
+    /// chunk is below itself.
+    fn check_children(&mut self) {
+        let mut owned: HashSet<PastId> = HashSet::new();
+        for at in 0..self.chunks.len() {
+            if self.chunks[at].children.is_empty() {
+                continue;
+            }
+            let (node, span, is_live) =
+                (self.chunks[at].node, self.chunks[at].span, self.chunks[at].is_live());
+            let mut children = std::mem::take(&mut self.chunks[at].children);
+            let mut seen = HashSet::new();
+            children.retain(|child| {
+                let fault = match self.by_id.get(child) {
+                    None => Some(ChunkFault::MissingChild(*child)),
+                    Some(found) if !span.covers(self.chunks[*found].span) => {
+                        Some(ChunkFault::WideChild(*child))
+                    }
+                    // Two versions of a parent have the same children; only one of them is live.
+                    Some(_) if !seen.insert(*child) || (is_live && !owned.insert(*child)) => {
+                        Some(ChunkFault::SharedChild(*child))
+                    }
+                    Some(_) => None,
+                };
+                let is_child = fault.is_none();
+                if let Some(fault) = fault {
+                    self.fault(node, fault);
+                }
+                is_child
+            });
+            self.chunks[at].children = children;
+        }
+    }
+
+    /// Every chunk, in the order in which they were made.
+    pub fn chunks(&self) -> impl Iterator<Item = &ChunkEntry> {
+        self.chunks.iter()
+    }
+
+    /// A chunk by its id.
+    #[must_use]
+    pub fn get(&self, id: &PastId) -> Option<&ChunkEntry> {
+        self.by_id.get(id).and_then(|at| self.chunks.get(*at))
+    }
+
+    /// Chunks that are shown.
+    pub fn live(&self) -> impl Iterator<Item = &ChunkEntry> {
+        self.chunks.iter().filter(|chunk| chunk.is_live())
+    }
+
+    /// Chunks that are shown and have no parent that is, by time.
+    #[must_use]
+    pub fn roots(&self) -> Vec<&ChunkEntry> {
+        let owned: HashSet<PastId> = self.live().flat_map(|chunk| chunk.children.iter().copied()).collect();
+        let mut roots: Vec<&ChunkEntry> = self.live().filter(|chunk| !owned.contains(&chunk.id)).collect();
+        roots.sort_by_key(|chunk| (chunk.span, chunk.id));
+        roots
+    }
+
+    /// How a chunk is named for people: its range; with digits of its id where others that are shown have the same.
+    #[must_use]
+    pub fn key(&self, chunk: &ChunkEntry) -> String {
+        let range = chunk.span.key();
+        if chunk.is_live() && self.live().filter(|other| other.span == chunk.span).nth(1).is_none() {
+            return range;
+        }
+        let digits = chunk.id.digits();
+        // As many as tell it from all others.
+        let most = self.chunks.iter().filter(|other| other.id != chunk.id);
+        let shared = most.map(|other| common(&other.id.digits(), &digits)).max().unwrap_or(0);
+        let end = (shared + 1).max(KEY_DIGITS).min(digits.len());
+        format!("{range}@{}", &digits[..end])
+    }
+
+    /// The chunk that somebody means: by a range, of those that are shown the most specific one; by a key that was printed, that
+    /// one; by the first digits of its id, whichever.
+    ///
+    /// # Errors
+    /// `NoChunk`, `Ambiguous`, `NothingThere`; `Range` where it is neither.
+    pub fn find(
+        &self,
+        text: &str,
+        now: UnixMs,
+        zone: &jiff::tz::TimeZone,
+        scope: &PastScope,
+    ) -> Result<&ChunkEntry, PastError> {
+        let text = text.trim();
+        if let Some((_, digits)) = text.rsplit_once('@')
+            && is_digits(digits)
+        {
+            return self.by_digits(digits, scope);
+        }
+        // A year has four digits, and so has no id.
+        match TimeRange::parse(text, now, zone) {
+            Ok(range) => self
+                .most_specific(range)
+                .ok_or_else(|| PastError::NothingThere { range: range.key(), scope: scope.name() }),
+            Err(_) if is_digits(text) => self.by_digits(text, scope),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Of the chunks that are shown and lie in the range in part, the one with the highest [`score`](TimeRange::score); of equals
+    /// the finest, then that with the lowest id.
+    #[must_use]
+    pub fn most_specific(&self, range: TimeRange) -> Option<&ChunkEntry> {
+        let there = self.live().filter(|chunk| range.overlap(chunk.span) > 0);
+        there.max_by_key(|chunk| {
+            (range.score(chunk.span), std::cmp::Reverse(chunk.level), std::cmp::Reverse(chunk.id))
+        })
+    }
+
+    fn by_digits(&self, digits: &str, scope: &PastScope) -> Result<&ChunkEntry, PastError> {
+        let digits = digits.to_lowercase();
+        let mut found = self.chunks.iter().filter(|chunk| chunk.id.digits().starts_with(&digits));
+        let short = || digits.chars().take(64).collect();
+        match (found.next(), found.count()) {
+            (Some(chunk), 0) => Ok(chunk),
+            (None, _) => Err(PastError::NoChunk { id: short(), scope: scope.name() }),
+            (Some(_), more) => {
+                Err(PastError::Ambiguous { id: short(), scope: scope.name(), count: more + 1 })
+            }
+        }
+    }
+}
+
+fn is_digits(text: &str) -> bool {
+    text.len() >= FEWEST_DIGITS && text.len() <= 64 && text.chars().all(|c| c.is_ascii_hexdigit())
+}
+
+/// How many first letters two texts have in common.
+fn common(a: &str, b: &str) -> usize {
+    a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
+}
+
+fn text_of(body: &Body) -> String {
+    match body {
+        Body::Text(text) => text.clone(),
+        Body::Blocks(blocks) => {
+            blocks.iter().filter_map(|block| block.as_text()).collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+/// Chunks with their words and sources, in the order of `nodes`; those that cannot be read are left out.
+///
+/// # Errors
+/// What the store says.
+pub async fn read_chunks(
+    store: &dyn Graph,
+    scope: &PastScope,
+    nodes: &[NodeId],
+) -> Result<Vec<MemoryChunk>, PastError> {
+    let found: Vec<_> = store.nodes(nodes).await?.into_iter().flatten().collect();
+    let decoded = decode_nodes(store, &found).await?;
+    let chunks = decoded.into_iter().filter_map(|decoded| {
+        let Entry::Message(Message::Custom(message)) = &decoded.entry else { return None };
+        let record = decoded.step.extra.get(PAST_CHUNK)?.read::<PastRecord>().ok()?;
+        let PastRecord::Chunk(record) = record else { return None };
+        let class = decoded.step.provenance.as_ref().map_or(AuthorClass::Untrusted, |from| from.author);
+        MemoryChunk::read(record, text_of(&message.content), class, scope).ok()
+    });
+    Ok(chunks.collect())
+}

@@ -1,0 +1,190 @@
+//! The conversations of a scope in segments: by session, idle time, day and size, never between a call and its result.
+
+use std::collections::HashMap;
+
+use quipu_protocol::{AuthorClass, CallId, NodeId, SessionId, UnixMs};
+use quipu_store::{Graph, ReadParts, SessionRow, decode_nodes, decode_shown};
+use quipu_transcript::DecodedEntry;
+
+use crate::chunk::worse;
+use crate::source::{NodeCalls, SourceSpeaker, source_of, time_of};
+use crate::{PastError, TimeRange};
+
+/// A pause of this length ends a segment.
+pub const IDLE: UnixMs = 30 * 60_000;
+/// Bytes after which a segment ends before the next request of a person, and those after which it ends before the next step.
+pub const SOFT_BYTES: usize = 8_000;
+/// See [`SOFT_BYTES`].
+pub const HARD_BYTES: usize = 32_000;
+/// Nodes that are read at once, and bytes of their parts.
+const PAGE: usize = 512;
+const PAGE_BYTES: usize = 4 << 20;
+const DAY: UnixMs = 86_400_000;
+/// The program whose sessions are ours.
+const AGENT: &str = "quipu";
+
+/// Nodes of a session that are summed up together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// The session.
+    pub session: SessionId,
+    /// The nodes, in their order.
+    pub nodes: Vec<NodeId>,
+    /// From the first to behind the last.
+    pub span: TimeRange,
+    /// Bytes that whoever sums them up reads.
+    pub bytes: usize,
+    /// The class of the least trusted of them.
+    pub class: AuthorClass,
+}
+
+/// The segments of a session, and what was left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionSegments {
+    /// The segments, in the order of the session.
+    pub segments: Vec<Segment>,
+    /// Nodes at the end that are younger than a pause: the segment may still grow.
+    pub open: usize,
+    /// Nodes of which nobody knows when they were said.
+    pub untimed: usize,
+}
+
+/// What decides where a session is cut.
+struct NodeMeasure {
+    node: NodeId,
+    at: UnixMs,
+    bytes: usize,
+    class: AuthorClass,
+    is_request: bool,
+}
+
+/// Who imported a session, where it is not ours.
+pub(crate) fn importer_of(row: &SessionRow) -> Option<&str> {
+    (row.agent != AGENT).then_some(row.agent.as_str())
+}
+
+/// Cuts a session as it stands now. Reads it a page at a time.
+///
+/// # Errors
+/// What the store says.
+pub async fn segments_of(
+    store: &dyn Graph,
+    row: &SessionRow,
+    now: UnixMs,
+) -> Result<SessionSegments, PastError> {
+    let Some(head) = row.head else { return Ok(SessionSegments::default()) };
+    let mut cutter = Cutter::new(row);
+    // The first node of a session of another program may be a message.
+    let first: Vec<_> = store.nodes(&[row.base]).await?.into_iter().flatten().collect();
+    for (node, decoded) in first.iter().zip(decode_nodes(store, &first).await?) {
+        if !store.hides(&node.id) {
+            cutter.take(node.id, node.record.timestamp, &decoded);
+        }
+    }
+    let seqs = store.below(row.base, &[head]).await?;
+    let mut rest = seqs.as_slice();
+    while !rest.is_empty() {
+        let piece = store.written(&rest[..rest.len().min(PAGE)], ReadParts::All, PAGE_BYTES).await?;
+        for stored in &piece.nodes {
+            if store.hides(&stored.node.id) {
+                continue;
+            }
+            let decoded = decode_shown(store, &stored.node, &piece.objects);
+            cutter.take(stored.node.id, stored.node.record.timestamp, &decoded);
+        }
+        rest = rest.get(piece.read.max(1)..).unwrap_or_default();
+    }
+    Ok(cutter.cut(now))
+}
+
+struct Cutter<'a> {
+    row: &'a SessionRow,
+    nodes: Vec<NodeMeasure>,
+    /// Where calls stand that have no result yet.
+    pending: HashMap<CallId, usize>,
+    /// Calls and their results: between the two nothing is cut.
+    pairs: Vec<(usize, usize)>,
+    last: UnixMs,
+    untimed: usize,
+}
+
+impl<'a> Cutter<'a> {
+    fn new(row: &'a SessionRow) -> Self {
+        Self { row, nodes: Vec::new(), pending: HashMap::new(), pairs: Vec::new(), last: 0, untimed: 0 }
+    }
+
+    fn take(&mut self, node: NodeId, written: UnixMs, decoded: &DecodedEntry) {
+        let Some((source, calls)) = source_of(decoded, importer_of(self.row)) else { return };
+        // One of no known time was said when the one before it was.
+        let known = time_of(&decoded.entry, written);
+        let Some(at) = known.or(Some(self.last).filter(|last| *last > 0)) else {
+            self.untimed += 1;
+            return;
+        };
+        self.last = at;
+        let index = self.nodes.len();
+        let NodeCalls { begun, ended } = calls;
+        // Some programs give every call the same id: a result is that of the last one.
+        self.pending.extend(begun.into_iter().map(|call| (call, index)));
+        if let Some(call) = ended.and_then(|call| self.pending.remove(&call)) {
+            self.pairs.push((call, index));
+        }
+        self.nodes.push(NodeMeasure {
+            node,
+            at,
+            bytes: source.bytes(),
+            class: source.class,
+            is_request: source.speaker == SourceSpeaker::Person,
+        });
+    }
+
+    fn cut(self, now: UnixMs) -> SessionSegments {
+        let Self { row, nodes, pairs, untimed, .. } = self;
+        // How many calls are under way before each node.
+        let mut changes = vec![0_i64; nodes.len() + 1];
+        for (call, result) in pairs {
+            changes[call + 1] += 1;
+            changes[result + 1] -= 1;
+        }
+        let mut found = SessionSegments { untimed, ..SessionSegments::default() };
+        let (mut start, mut bytes, mut running) = (0, 0, 0_i64);
+        for at in 0..nodes.len() {
+            running += changes[at];
+            if at > start && running == 0 && ends_before(&nodes, at, bytes) {
+                found.segments.extend(segment(&row.id, &nodes[start..at]));
+                (start, bytes) = (at, 0);
+            }
+            bytes += nodes[at].bytes;
+        }
+        let rest = &nodes[start..];
+        if let Some(last) = rest.last() {
+            // What lies in the future was written by a clock that was wrong: nothing is added to it.
+            if (0..IDLE).contains(&now.saturating_sub(last.at)) {
+                found.open = rest.len();
+            } else {
+                found.segments.extend(segment(&row.id, rest));
+            }
+        }
+        found
+    }
+}
+
+/// Whether a segment ends before a node, before which no call is under way.
+fn ends_before(nodes: &[NodeMeasure], at: usize, bytes: usize) -> bool {
+    let (before, next) = (&nodes[at - 1], &nodes[at]);
+    let is_idle = (next.at - before.at).abs() >= IDLE;
+    let is_next_day = next.at.div_euclid(DAY) != before.at.div_euclid(DAY);
+    is_idle || bytes >= HARD_BYTES || (next.is_request && (is_next_day || bytes >= SOFT_BYTES))
+}
+
+fn segment(session: &SessionId, nodes: &[NodeMeasure]) -> Option<Segment> {
+    let start = nodes.iter().map(|node| node.at).min()?;
+    let end = nodes.iter().map(|node| node.at).max()?;
+    Some(Segment {
+        session: session.clone(),
+        nodes: nodes.iter().map(|node| node.node).collect(),
+        span: TimeRange::new(start, end + 1)?,
+        bytes: nodes.iter().map(|node| node.bytes).sum(),
+        class: nodes.iter().fold(AuthorClass::Owner, |class, node| worse(class, node.class)),
+    })
+}
