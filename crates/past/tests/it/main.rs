@@ -1,1 +1,14 @@
 //! Tests of the public interface.
+
+#[cfg(test)]
+mod cover;
+#[cfg(test)]
+mod cover_laws;
+#[cfg(test)]
+mod delay;
+#[cfg(test)]
+mod disturb;
+#[cfg(test)]
+mod grounding;
+#[cfg(test)]
+mod grounding_data;
