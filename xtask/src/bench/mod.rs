@@ -6,6 +6,7 @@ mod agent;
 mod answers;
 mod commits;
 mod contest;
+mod cover;
 mod dream;
 mod files;
 mod guard;
@@ -56,6 +57,7 @@ const BENCHMARKS: &[Benchmark] = &[
     recall::BENCHMARK,
     answers::BENCHMARK,
     dream::BENCHMARK,
+    cover::BENCHMARK,
     shared::BENCHMARK,
     files::BENCHMARK,
     import::BENCHMARK,
