@@ -7,8 +7,12 @@
 mod build;
 mod check;
 mod chunk;
+pub mod cover;
+pub mod delay;
+pub mod disturb;
 mod error;
 mod evidence;
+pub mod grounding;
 mod index;
 mod plan;
 mod range;

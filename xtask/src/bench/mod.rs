@@ -7,6 +7,7 @@ mod agent;
 mod answers;
 mod commits;
 mod contest;
+mod cover;
 mod dream;
 mod files;
 mod guard;
@@ -60,6 +61,7 @@ const BENCHMARKS: &[Benchmark] = &[
     active::BENCHMARK,
     dream::BENCHMARK,
     past::BENCHMARK,
+    cover::BENCHMARK,
     shared::BENCHMARK,
     files::BENCHMARK,
     import::BENCHMARK,

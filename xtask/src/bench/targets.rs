@@ -86,6 +86,11 @@ const TARGETS: &[Target] = &[
         AtMost(200.0),
     ),
     alone("dream over 10k texts, ms", "dream over 10,000 texts, without a model", AtMost(2_000.0)),
+    alone(
+        "cover of 100k chunks, 8k tokens, p99, ms",
+        "cover of 100,000 chunks, 8k tokens, p99",
+        AtMost(50.0),
+    ),
     alone("dream over 10k texts, MB", "dream over 10,000 texts, peak memory", AtMost(100.0)),
     alone("summaries of 100k turns, ms", "past of 100,000 turns, built", AtMost(60_000.0)),
     alone("summaries of 100k turns, MiB", "past of 100,000 turns, built, peak memory", Below(200.0)),

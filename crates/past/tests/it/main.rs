@@ -8,3 +8,14 @@ mod compiler;
 mod ranges;
 #[cfg(test)]
 mod support;
+mod cover;
+#[cfg(test)]
+mod cover_laws;
+#[cfg(test)]
+mod delay;
+#[cfg(test)]
+mod disturb;
+#[cfg(test)]
+mod grounding;
+#[cfg(test)]
+mod grounding_data;
