@@ -77,6 +77,11 @@ fn prose(random: &mut Random, words: usize) -> String {
     words.join(" ")
 }
 
+/// The program that wrote a node.
+fn agent_of(n: usize) -> &'static str {
+    ["quipu", "pi", "other"][n / SESSION % 3]
+}
+
 /// Puts so many nodes into the store: questions and answers, and a result after two of five.
 async fn fill(store: &SqliteStore, nodes: usize) -> Outcome<()> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -90,7 +95,7 @@ async fn fill(store: &SqliteStore, nodes: usize) -> Outcome<()> {
                 let start = Entry::Session(SessionStart {
                     session: session.clone(),
                     cwd: format!("/project/{}", n / SESSION % 40),
-                    agent: ["quipu", "pi", "other"][n / SESSION % 3].to_owned(),
+                    agent: agent_of(n).to_owned(),
                     parent_session: None,
                     epoch: Epoch { provider: "p".to_owned(), model: "m".to_owned(), ..Epoch::default() },
                 });
@@ -115,7 +120,7 @@ async fn fill(store: &SqliteStore, nodes: usize) -> Outcome<()> {
         };
         let node = Node::new(record, None, None);
         if within == 0 {
-            batch.moves.push(RefMove::publish(RefName::session(&session), node.id, "bench"));
+            batch.moves.push(RefMove::publish(RefName::of_agent(agent_of(n), &session), node.id, "bench"));
         }
         parent = Some(node.id);
         batch.blobs.extend(blobs);
@@ -211,7 +216,7 @@ async fn measure(file: &Path, nodes: usize, notes: usize, times: usize) -> Outco
     Ok(())
 }
 
-/// Vectors that are made of the letters of words.
+/// Vectors that are made of the letters of words: those with the same first four are near each other, some dozens of each.
 struct LetterVectors;
 
 impl WordVectors for LetterVectors {
@@ -224,10 +229,14 @@ impl WordVectors for LetterVectors {
     }
 
     fn word(&self, word: &str) -> Arc<[f32]> {
-        let seed = word.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |seed, byte| {
-            (seed ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-        });
-        Random(seed | 1).vector().into()
+        let random = |letters: &str| {
+            let seed = letters.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |seed, byte| {
+                (seed ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+            });
+            Random(seed | 1).vector()
+        };
+        let beginning = &word[..word.floor_char_boundary(4)];
+        random(beginning).into_iter().zip(random(word)).map(|(shared, own)| shared + 0.8 * own).collect()
     }
 }
 

@@ -228,6 +228,7 @@ async fn index_of_another_form_is_made_anew() {
         .unwrap()
         .execute_batch(
             "ALTER TABLE quipu_x_recall DROP COLUMN form; ALTER TABLE quipu_x_note DROP COLUMN form;
+             DROP TABLE quipu_x_recall_term; DROP TABLE quipu_x_recall_term_sign; DROP TABLE quipu_x_note_vector;
              UPDATE quipu_x_recall_word SET bytes = x'00020000ff', n = 7; UPDATE quipu_x_note_word SET bytes = x'00020000ff';
              DROP TABLE quipu_x_recall_sign; DROP TABLE quipu_x_recall_vector; DROP TABLE quipu_x_note_memory;
              CREATE TABLE quipu_x_recall_vector (block INTEGER PRIMARY KEY, bytes BLOB NOT NULL)",
@@ -296,4 +297,63 @@ async fn vectors_find_what_no_word_finds() {
     for place in [car[0].short(), again[0].short(), "mine/MEMORY.md#1-1".to_owned()] {
         assert!(found.contains(&place), "{place} in {found:?}");
     }
+}
+
+/// Words of one kind are near each other, as much as their numbers say.
+struct Kinds;
+
+impl WordVectors for Kinds {
+    fn id(&self) -> &str {
+        "kinds"
+    }
+
+    fn width(&self) -> usize {
+        4
+    }
+
+    fn word(&self, word: &str) -> Arc<[f32]> {
+        let vector: &[f32] = match word {
+            "car" => &[1.0, 0.0, 0.0, 0.0],
+            "truck" => &[0.9, 0.3, 0.0, 0.0],
+            "wheels" => &[0.7, 0.7, 0.0, 0.0],
+            "boat" => &[0.1, 0.0, 0.9, 0.0],
+            "r2d2" => &[1.0, 0.0, 0.0, 0.1],
+            _ => &[0.0, 0.0, 0.0, 1.0],
+        };
+        vector.into()
+    }
+}
+
+#[tokio::test]
+async fn words_near_those_of_a_question_find_as_they_are_near() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("quipu.db"));
+    let filler = "and nothing else was noted that day about anything at all in this place";
+    let said = |word: &str| format!("{word} {filler}");
+    let mut nodes = Vec::new();
+    for (n, word) in (0_i64..).zip(["boat", "wheels", "truck", "r2d2", "car"]) {
+        nodes.push(say(&store, word, "/w", (19_000 + n) * DAY, &[&said(word)]).await.remove(0).short());
+    }
+    let [_, wheels, truck, _, car] = <[String; 5]>::try_from(nodes).unwrap();
+    let words: Arc<dyn WordVectors> = Arc::new(Kinds);
+    assert_eq!(places(&recall(&store, ask("car")).await), std::slice::from_ref(&car), "by the word alone");
+    assert_eq!(store.index_recall(Some(words.clone()), LONG).await.unwrap(), 0);
+    let found = store.recall(ask("car"), Some(words.clone())).await.unwrap();
+    assert_eq!(places(&found)[..3], [car.clone(), truck.clone(), wheels], "{found:?}");
+    assert_eq!(found.hits[1].by, RecallSignal::Semantic);
+    // Words that were said later are known as well, and those of notes.
+    let mut later = say(&store, "later", "/w", 19_100 * DAY, &[&said("truck")]).await;
+    store.put_notes("mine", vec![note("MEMORY.md", &[&said("truck")])], Some(words.clone())).await.unwrap();
+    assert_eq!(store.index_recall(Some(words.clone()), LONG).await.unwrap(), 0);
+    let query = RecallQuery { memories: vec!["mine".to_owned()], ..ask("car") };
+    let found = places(&store.recall(query, Some(words)).await.unwrap());
+    assert_eq!(found[0], car);
+    for place in [truck, later.remove(0).short(), "mine/MEMORY.md#1-1".to_owned()] {
+        assert!(found[1..4].contains(&place), "{place} in {found:?}");
+    }
+    // Of dropped notes no word is left.
+    store.drop_notes().await.unwrap();
+    let connection = Connection::open(dir.path().join("quipu.db")).unwrap();
+    let known = "SELECT count(*) FROM sqlite_master WHERE name LIKE 'quipu_x_note%'";
+    assert_eq!(connection.query_row(known, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
 }

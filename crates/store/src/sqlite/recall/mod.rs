@@ -3,12 +3,17 @@
 //! It is apart from the index of the search: that one holds everything and finds what has all words, this one holds what people
 //! and models said, by stems, and ranks by what stands beside it too.
 
+mod asked;
+mod effort;
 pub(super) mod find;
 pub(super) mod notes;
+mod ranker;
 mod scope;
 mod sign;
+mod sign_table;
 mod space;
 mod stem;
+mod terms;
 #[cfg(test)]
 mod tests;
 pub(super) mod vectors;
@@ -48,7 +53,7 @@ pub(super) fn reset(connection: &Connection) -> Outcome<()> {
 
 fn reset_sessions(connection: &Connection) -> Outcome<()> {
     Space::Sessions.reset(connection)?;
-    vectors::reset(connection)
+    vectors::reset(connection, Space::Sessions)
 }
 
 /// A node was placed that came before: what is indexed may lack its session.

@@ -3,17 +3,15 @@
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::super::failure::Outcome;
-use super::super::vectors::packed;
 use super::space::{Adder, Space, Unit, kind, totals};
-use super::vectors::{VectorTarget, Weights};
+use super::vectors::{self, VectorAdder};
 use super::{author_number, seconds};
 use crate::{IndexedNote, NOTE_CHUNK, NoteChange, NoteChunk, WordVectors};
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS quipu_x_note_file (id INTEGER PRIMARY KEY AUTOINCREMENT, memory TEXT NOT NULL, path TEXT NOT NULL, stamp TEXT NOT NULL,
   UNIQUE (memory, path));
-CREATE TABLE IF NOT EXISTS quipu_x_note_chunk (unit INTEGER PRIMARY KEY, file INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
-  model TEXT, vector BLOB);
+CREATE TABLE IF NOT EXISTS quipu_x_note_chunk (unit INTEGER PRIMARY KEY, file INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS quipu_x_note_chunk_file ON quipu_x_note_chunk(file);
 CREATE TABLE IF NOT EXISTS quipu_x_note_memory (memory TEXT PRIMARY KEY, bits BLOB NOT NULL);
 ";
@@ -22,6 +20,7 @@ const GONE: u32 = 4_000;
 
 pub(in crate::sqlite) fn reset(connection: &Connection) -> Outcome<()> {
     Space::Notes.reset(connection)?;
+    vectors::reset(connection, Space::Notes)?;
     connection.execute_batch(
         "DROP TABLE IF EXISTS quipu_x_note_file; DROP TABLE IF EXISTS quipu_x_note_chunk; \
          DROP TABLE IF EXISTS quipu_x_note_memory",
@@ -59,23 +58,25 @@ pub(in crate::sqlite) fn put(
     Space::Notes.create(connection)?;
     connection.execute_batch(TABLES)?;
     let mut adder = Adder::new(connection, Space::Notes)?;
-    let mut weights = Weights::new(connection)?;
+    let mut vectors = words.map(|words| VectorAdder::new(connection, Space::Notes, words)).transpose()?;
     let mut bits = bits_of(connection, memory)?;
     for change in changes {
         for unit in remove(connection, &mut adder, memory, &change.path)? {
             set_bit(&mut bits, unit, false);
         }
         if let Some(chunks) = &change.chunks {
-            let (file, units) = add(connection, &mut adder, memory, change, chunks)?;
-            units.iter().for_each(|unit| set_bit(&mut bits, *unit, true));
-            if let Some(words) = words {
-                add_vectors(connection, &mut weights, words, file, chunks)?;
+            for (unit, chunk) in add(connection, &mut adder, memory, change, chunks)?.into_iter().zip(chunks) {
+                set_bit(&mut bits, unit, true);
+                if let Some(vectors) = &mut vectors {
+                    vectors.add(unit, &chunk.text)?;
+                }
             }
         }
     }
     connection
         .prepare_cached("INSERT OR REPLACE INTO quipu_x_note_memory (memory, bits) VALUES (?1, ?2)")?
         .execute(params![memory, bits])?;
+    vectors.map_or(Ok(()), VectorAdder::finish)?;
     adder.finish()
 }
 
@@ -123,6 +124,7 @@ fn remove(connection: &Connection, adder: &mut Adder<'_>, memory: &str, path: &s
         let old = adder.units.get(unit)?;
         adder.units.set(unit, &Unit { kind: kind::GONE, ..old })?;
         adder.totals.words -= i64::from(old.words);
+        vectors::remove(connection, Space::Notes, unit)?;
     }
     connection.prepare_cached("DELETE FROM quipu_x_note_chunk WHERE file = ?1")?.execute([file])?;
     connection.prepare_cached("DELETE FROM quipu_x_note_file WHERE id = ?1")?.execute([file])?;
@@ -132,14 +134,14 @@ fn remove(connection: &Connection, adder: &mut Adder<'_>, memory: &str, path: &s
     Ok(units)
 }
 
-/// Adds a file; its number and its units.
+/// Adds a file; its units.
 fn add(
     connection: &Connection,
     adder: &mut Adder<'_>,
     memory: &str,
     change: &NoteChange,
     chunks: &[NoteChunk],
-) -> Outcome<(u32, Vec<u32>)> {
+) -> Outcome<Vec<u32>> {
     let file: u32 = connection
         .prepare_cached(
             "INSERT INTO quipu_x_note_file (memory, path, stamp) VALUES (?1, ?2, ?3) RETURNING id",
@@ -166,27 +168,7 @@ fn add(
             .execute(params![before, file, chunk.first, chunk.last])?;
         units.push(before);
     }
-    Ok((file, units))
-}
-
-/// The vectors of the chunks of a file, which were added in this order.
-fn add_vectors(
-    connection: &Connection,
-    weights: &mut Weights<'_>,
-    words: &dyn WordVectors,
-    file: u32,
-    chunks: &[NoteChunk],
-) -> Outcome<()> {
-    let mut statement =
-        connection.prepare_cached("SELECT unit FROM quipu_x_note_chunk WHERE file = ?1 ORDER BY unit")?;
-    let units: Vec<u32> = statement.query_map([file], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    let mut put =
-        connection.prepare_cached("UPDATE quipu_x_note_chunk SET model = ?2, vector = ?3 WHERE unit = ?1")?;
-    for (unit, chunk) in units.into_iter().zip(chunks) {
-        let vector = weights.vector(words, &chunk.text)?;
-        put.execute(params![unit, words.id(), packed(&vector)])?;
-    }
-    Ok(())
+    Ok(units)
 }
 
 /// The file and the lines of a chunk, by its unit.
@@ -204,24 +186,4 @@ pub(super) fn place(connection: &Connection, unit: u32) -> Outcome<Option<Place>
         Ok(Place { memory: row.get(0)?, path: row.get(1)?, lines: (row.get(2)?, row.get(3)?) })
     };
     Ok(statement.query_row([unit], read).optional()?)
-}
-
-/// Calls `take` with each chunk of these that has a vector of the same model, and its cosine to this one.
-pub(super) fn each(
-    connection: &Connection,
-    wanted: &VectorTarget<'_>,
-    may: impl Fn(u32) -> bool,
-    mut take: impl FnMut(u32, f32),
-) -> Outcome<()> {
-    let mut statement = connection.prepare_cached(
-        "SELECT unit, vector FROM quipu_x_note_chunk WHERE model = ?1 AND vector IS NOT NULL",
-    )?;
-    let mut rows = statement.query([wanted.model()])?;
-    while let Some(row) = rows.next()? {
-        let unit = row.get(0)?;
-        if may(unit) {
-            take(unit, wanted.cosine(row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?));
-        }
-    }
-    Ok(())
 }

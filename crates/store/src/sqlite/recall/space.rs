@@ -18,7 +18,7 @@ const UNIT: usize = 28;
 /// Postings of one block: as many as stay within their page of the database.
 const POSTINGS: u32 = 256;
 /// The form of the tables, as their definition states it. Those of another form are made anew.
-const FORM: &str = "form = 2";
+const FORM: &str = "form = 3";
 /// Bytes at the beginning of a block of postings: how many there are, and the last unit.
 const HEAD: usize = 8;
 
@@ -51,6 +51,14 @@ impl Space {
         }
     }
 
+    /// Its place where each index has one.
+    pub(super) const fn slot(self) -> usize {
+        match self {
+            Self::Sessions => 0,
+            Self::Notes => 1,
+        }
+    }
+
     /// Whether there are tables of the form that they have now.
     pub(super) fn exists(self, connection: &Connection) -> Outcome<bool> {
         let mut statement = connection
@@ -63,7 +71,7 @@ impl Space {
         connection.execute_batch(&format!(
             "CREATE TABLE IF NOT EXISTS {table} (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL, units INTEGER NOT NULL, \
                words INTEGER NOT NULL, groups INTEGER NOT NULL, form INTEGER NOT NULL CHECK ({FORM}));
-             INSERT OR IGNORE INTO {table} VALUES (1, 0, 0, 0, 0, 2);
+             INSERT OR IGNORE INTO {table} VALUES (1, 0, 0, 0, 0, 3);
              CREATE TABLE IF NOT EXISTS {table}_unit (block INTEGER PRIMARY KEY, bytes BLOB NOT NULL);
              CREATE TABLE IF NOT EXISTS {table}_word (word TEXT NOT NULL, first INTEGER NOT NULL, n INTEGER NOT NULL, bytes BLOB NOT NULL, \
                PRIMARY KEY (word, first)) WITHOUT ROWID;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 
-use super::find::{Effort, rank};
+use super::effort::Effort;
+use super::find::rank;
 use super::space::{Adder, Space, Unit, kind};
 use super::{vectors, words};
 use crate::{RecallQuery, WordVectors};
@@ -95,9 +96,18 @@ fn shared(connection: &Connection, with: Option<&dyn WordVectors>, one: Effort, 
 #[test]
 fn limits_miss_few_of_the_first_hits() {
     let connection = filled();
-    let all = Effort { read: u32::MAX, large: u32::MAX, exact: usize::MAX, ..Effort::USUAL };
+    let all = Effort { read: u32::MAX, read_near: u32::MAX, large: u32::MAX, exact: usize::MAX, ..Effort::USUAL };
     // A share of these as small as the usual ones are of some ten thousand messages.
-    let few = Effort { read: 3_000, large: 600, exact: 60, first: 60, nearest: 200, likely: 400 };
+    let few = Effort {
+        read: 2_000,
+        read_near: 1_000,
+        large: 600,
+        exact: 60,
+        first: 60,
+        nearest: 200,
+        likely: 150,
+        nearest_likely: 50,
+    };
     let (by_words, by_both) =
         (shared(&connection, None, few, all), shared(&connection, Some(&LetterVectors), few, all));
     assert!(by_words >= 0.5, "{by_words}");

@@ -10,7 +10,7 @@ use super::stem::stem;
 /// Bytes of a word at most; of a longer one the beginning counts.
 const LONGEST: usize = 40;
 /// Words of a question that count at most.
-const OF_A_QUESTION: usize = 48;
+pub(super) const OF_A_QUESTION: usize = 48;
 
 /// Words that most texts have. They are neither indexed nor looked for.
 const STOP: &str = " a about above after again against all also am an and any are aren as at be because been before being \
