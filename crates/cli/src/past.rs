@@ -1,6 +1,7 @@
 //! `quipu past`: summaries of the past by time, what they stand on, and how they are made.
 
 mod build;
+mod cover;
 mod show;
 
 use std::sync::Arc;
@@ -42,6 +43,8 @@ enum PastAction {
     Sources(ChunkArgs),
     /// Show what has no summary, what came late, and chunks that cannot be used.
     Check(PastOptions),
+    /// Show what of the past fits into a budget: coarse for long ago, finer where there is room, or where the question leads.
+    Cover(CoverArgs),
     /// Take a chunk back: it is shown to nobody, and not made again.
     Retract(ChunkArgs),
     /// Mark a chunk as read and found good; one that was taken back is shown again.
@@ -53,6 +56,18 @@ struct ChunkArgs {
     /// A range of time, or the id of a chunk.
     #[arg(value_name = "RANGE|ID", required = true)]
     what: Vec<String>,
+    #[command(flatten)]
+    of: PastOptions,
+}
+
+#[derive(Debug, Args)]
+struct CoverArgs {
+    /// What it is wanted for: chunks with these words are shown in more detail.
+    #[arg(long, value_name = "TEXT")]
+    about: Option<String>,
+    /// Tokens that it may have, of four characters each.
+    #[arg(long, value_name = "TOKENS", default_value_t = 8_000)]
+    budget: u64,
     #[command(flatten)]
     of: PastOptions,
 }
@@ -81,6 +96,7 @@ pub(crate) async fn run(args: &PastArgs) -> Result<(), Failure> {
         Some(PastAction::Build(of)) => build::build(of).await,
         Some(PastAction::Sources(chunk)) => show::sources(&chunk.what, &chunk.of).await,
         Some(PastAction::Check(of)) => build::check(of).await,
+        Some(PastAction::Cover(cover)) => cover::show(cover).await,
         Some(PastAction::Retract(chunk)) => set(chunk, ReviewState::Retracted).await,
         Some(PastAction::Review(chunk)) => set(chunk, ReviewState::Reviewed).await,
     }

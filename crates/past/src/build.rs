@@ -192,6 +192,7 @@ impl BuildRun<'_> {
 
     /// What the nodes say that the chunks of a batch are to be made of.
     async fn texts(&self, batch: std::ops::Range<usize>) -> Result<HashMap<NodeId, SourceText>, PastError> {
+        let hidden = self.store.hidden();
         let mut texts = HashMap::new();
         for planned in &self.plan.chunks[batch] {
             let PlannedSources::Nodes { session, nodes, .. } = &planned.of else { continue };
@@ -202,7 +203,7 @@ impl BuildRun<'_> {
             for some in nodes.chunks(BATCH_NODES) {
                 let found: Vec<_> = self.store.nodes(some).await?.into_iter().flatten().collect();
                 let decoded = decode_nodes(self.store, &found).await?;
-                let said = found.iter().zip(decoded).filter(|(node, _)| !self.store.hides(&node.id));
+                let said = found.iter().zip(decoded).filter(|(node, _)| !hidden.hides(&node.id));
                 texts.extend(
                     said.filter_map(|(node, decoded)| Some((node.id, source_of(&decoded, importer)?.0))),
                 );

@@ -90,6 +90,7 @@ pub async fn evidence_of(
         }
     }
     let explicit: HashSet<NodeId> = sources.into_iter().collect();
+    let hidden = store.hidden();
     let mut overlapping = Vec::new();
     for row in scope.sessions(store).await? {
         let Some(head) = row.head else { continue };
@@ -98,10 +99,10 @@ pub async fn evidence_of(
         while !rest.is_empty() {
             let piece = store.written(&rest[..rest.len().min(PAGE)], ReadParts::All, PAGE_BYTES).await?;
             for stored in piece.nodes.iter().filter(|stored| !explicit.contains(&stored.node.id)) {
-                if store.hides(&stored.node.id) {
+                if hidden.hides(&stored.node.id) {
                     continue;
                 }
-                let decoded = decode_shown(store, &stored.node, &piece.objects);
+                let decoded = decode_shown(&hidden, &stored.node, &piece.objects);
                 let at = time_of(&decoded.entry, stored.node.record.timestamp);
                 let Some(at) = at.filter(|at| chunk.span.contains(*at)) else { continue };
                 if source_of(&decoded, importer_of(&row)).is_none() {

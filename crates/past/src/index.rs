@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use quipu_protocol::{AuthorClass, Body, Entry, Message, NodeId, SessionId, UnixMs};
-use quipu_store::{Graph, ReadParts, Seq, decode_nodes, decode_shown};
+use quipu_store::{Graph, HiddenSnapshot, ReadParts, Seq, decode_nodes, decode_shown};
 use quipu_transcript::DecodedEntry;
 
 use crate::chunk::PastRecord;
@@ -79,6 +79,8 @@ pub struct FaultyNode {
 pub struct PastIndex {
     chunks: Vec<ChunkEntry>,
     by_id: HashMap<PastId, usize>,
+    /// Chunks that sum up what was forgotten: nobody is shown them, and others take their place.
+    forgotten: HashSet<PastId>,
     /// The first faults that were found.
     pub faults: Vec<FaultyNode>,
     /// How many there are.
@@ -102,17 +104,18 @@ impl PastIndex {
         }
         let Some(root) = store.ancestor(head, 0).await? else { return Ok(index) };
         let seqs = store.below(root, &[head]).await?;
+        let hidden = store.hidden();
         let mut rest = seqs.as_slice();
         while !rest.is_empty() {
             let piece = store.written(&rest[..rest.len().min(PAGE)], ReadParts::All, PAGE_BYTES).await?;
             for stored in &piece.nodes {
                 // What a person had forgotten is as if it had never been made.
-                if store.hides(&stored.node.id) {
+                if hidden.hides(&stored.node.id) {
                     continue;
                 }
-                let decoded = decode_shown(store, &stored.node, &piece.objects);
+                let decoded = decode_shown(&hidden, &stored.node, &piece.objects);
                 let at = (stored.node.id, stored.node.record.timestamp, stored.seq);
-                index.take(&decoded, at, scope);
+                index.take(&decoded, at, scope, &hidden);
             }
             rest = rest.get(piece.read.max(1)..).unwrap_or_default();
         }
@@ -120,7 +123,13 @@ impl PastIndex {
         Ok(index)
     }
 
-    fn take(&mut self, decoded: &DecodedEntry, (node, made, seq): (NodeId, UnixMs, Seq), scope: &PastScope) {
+    fn take(
+        &mut self,
+        decoded: &DecodedEntry,
+        (node, made, seq): (NodeId, UnixMs, Seq),
+        scope: &PastScope,
+        hidden: &HiddenSnapshot,
+    ) {
         let Entry::Message(Message::Custom(message)) = &decoded.entry else { return };
         if message.custom_type != PAST_CHUNK {
             return;
@@ -131,6 +140,7 @@ impl PastIndex {
             Some(PastRecord::Supersede { of }) => self.supersede(node, &of),
             Some(PastRecord::Review { of, state }) => match self.by_id.get(&of) {
                 Some(at) => self.chunks[*at].state = state,
+                None if self.forgotten.contains(&of) => {}
                 None => self.fault(node, ChunkFault::NoChunk(of)),
             },
             Some(PastRecord::Chunk(record)) => {
@@ -138,6 +148,9 @@ impl PastIndex {
                     decoded.step.provenance.as_ref().map_or(AuthorClass::Untrusted, |from| from.author);
                 match MemoryChunk::read(record, text_of(&message.content), class, scope) {
                     Err(fault) => self.fault(node, fault),
+                    Ok(chunk) if self.tells_forgotten(&chunk, hidden) => {
+                        self.forgotten.insert(chunk.id());
+                    }
                     Ok(chunk) => {
                         self.supersede(node, &chunk.supersedes);
                         self.put(&chunk, node, made, seq);
@@ -145,6 +158,13 @@ impl PastIndex {
                 }
             }
         }
+    }
+
+    /// Whether it sums up what a person had forgotten since, itself or through another one.
+    fn tells_forgotten(&self, chunk: &MemoryChunk, hidden: &HiddenSnapshot) -> bool {
+        !hidden.is_empty()
+            && (chunk.sources.iter().any(|source| hidden.hides(&source.node))
+                || chunk.children.iter().any(|child| self.forgotten.contains(child)))
     }
 
     pub(crate) fn put(&mut self, chunk: &MemoryChunk, node: NodeId, made: UnixMs, seq: Seq) {
@@ -179,6 +199,7 @@ impl PastIndex {
         for id in of {
             match self.by_id.get(id) {
                 Some(at) => self.chunks[*at].is_superseded = true,
+                None if self.forgotten.contains(id) => {}
                 None => self.fault(node, ChunkFault::NoChunk(*id)),
             }
         }
@@ -265,6 +286,19 @@ impl PastIndex {
         format!("{range}@{}", &digits[..end])
     }
 
+    /// The keys of all chunks that are not superseded, at once.
+    pub(crate) fn keys(&self) -> HashMap<PastId, String> {
+        let mut counts: HashMap<TimeRange, usize> = HashMap::new();
+        for chunk in self.live() {
+            *counts.entry(chunk.span).or_default() += 1;
+        }
+        let of = |chunk: &ChunkEntry| match counts.get(&chunk.span) {
+            Some(1) if chunk.is_live() => chunk.span.key(),
+            _ => self.key(chunk),
+        };
+        self.chunks().filter(|chunk| !chunk.is_superseded).map(|chunk| (chunk.id, of(chunk))).collect()
+    }
+
     /// The chunk that somebody means: by a range, of those that are shown the most specific one; by a key that was printed, that
     /// one; by the first digits of its id, whichever.
     ///
@@ -344,14 +378,24 @@ pub async fn read_chunks(
     scope: &PastScope,
     nodes: &[NodeId],
 ) -> Result<Vec<MemoryChunk>, PastError> {
+    let mut read = read_chunks_by_node(store, scope, nodes).await?;
+    Ok(nodes.iter().filter_map(|node| read.remove(node)).collect())
+}
+
+/// The same by their nodes.
+pub(crate) async fn read_chunks_by_node(
+    store: &dyn Graph,
+    scope: &PastScope,
+    nodes: &[NodeId],
+) -> Result<HashMap<NodeId, MemoryChunk>, PastError> {
     let found: Vec<_> = store.nodes(nodes).await?.into_iter().flatten().collect();
     let decoded = decode_nodes(store, &found).await?;
-    let chunks = decoded.into_iter().filter_map(|decoded| {
+    let chunks = found.iter().zip(decoded).filter_map(|(node, decoded)| {
         let Entry::Message(Message::Custom(message)) = &decoded.entry else { return None };
         let record = decoded.step.extra.get(PAST_CHUNK)?.read::<PastRecord>().ok()?;
         let PastRecord::Chunk(record) = record else { return None };
         let class = decoded.step.provenance.as_ref().map_or(AuthorClass::Untrusted, |from| from.author);
-        MemoryChunk::read(record, text_of(&message.content), class, scope).ok()
+        Some((node.id, MemoryChunk::read(record, text_of(&message.content), class, scope).ok()?))
     });
     Ok(chunks.collect())
 }

@@ -74,10 +74,11 @@ pub async fn segments_of(
 ) -> Result<SessionSegments, PastError> {
     let Some(head) = row.head else { return Ok(SessionSegments::default()) };
     let mut cutter = Cutter::new(row);
+    let hidden = store.hidden();
     // The first node of a session of another program may be a message.
     let first: Vec<_> = store.nodes(&[row.base]).await?.into_iter().flatten().collect();
     for (node, decoded) in first.iter().zip(decode_nodes(store, &first).await?) {
-        if !store.hides(&node.id) {
+        if !hidden.hides(&node.id) {
             cutter.take(node.id, node.record.timestamp, &decoded);
         }
     }
@@ -86,10 +87,10 @@ pub async fn segments_of(
     while !rest.is_empty() {
         let piece = store.written(&rest[..rest.len().min(PAGE)], ReadParts::All, PAGE_BYTES).await?;
         for stored in &piece.nodes {
-            if store.hides(&stored.node.id) {
+            if hidden.hides(&stored.node.id) {
                 continue;
             }
-            let decoded = decode_shown(store, &stored.node, &piece.objects);
+            let decoded = decode_shown(&hidden, &stored.node, &piece.objects);
             cutter.take(stored.node.id, stored.node.record.timestamp, &decoded);
         }
         rest = rest.get(piece.read.max(1)..).unwrap_or_default();

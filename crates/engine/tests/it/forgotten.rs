@@ -361,8 +361,7 @@ async fn list_is_read_as_often_for_many_nodes_as_for_few() {
         counts.push(counted.split_off(1));
     }
     // What else happens while a session is opened reads it now and then.
-    let opened: Vec<u64> =
-        counts.iter_mut().filter_map(Vec::pop).map(|(_, reads)| reads).collect();
+    let opened: Vec<u64> = counts.iter_mut().filter_map(Vec::pop).map(|(_, reads)| reads).collect();
     assert!(opened.iter().all(|reads| (1..32).contains(reads)), "{opened:?}");
     assert_eq!(counts[0], counts[1]);
     let once = counts[0].iter().filter(|(what, _)| matches!(*what, "decode_nodes" | "decode_all" | "search"));

@@ -8,7 +8,7 @@ use quipu_past::{
     TimeRange, evidence_of, set_review_state,
 };
 use quipu_protocol::{AuthorClass, Body, Content, CustomMessage, Entry, Json, Message, NodeId, StepInfo};
-use quipu_store::{HiddenNodes, RefMove, RefName, SqliteStore};
+use quipu_store::{HiddenNodes, HiddenSnapshot, HiddenSource, RefMove, RefName, SqliteStore};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -222,17 +222,21 @@ impl ForgottenList {
     }
 }
 
-impl HiddenNodes for ForgottenList {
+impl HiddenSource for ForgottenList {
+    fn now(&self) -> HiddenSnapshot {
+        HiddenSnapshot::of(Arc::new(ForgottenNodes(self.0.lock().unwrap().clone())))
+    }
+}
+
+struct ForgottenNodes(Vec<NodeId>);
+
+impl HiddenNodes for ForgottenNodes {
     fn is_empty(&self) -> bool {
-        self.0.lock().unwrap().is_empty()
+        self.0.is_empty()
     }
 
     fn hides(&self, node: &NodeId) -> bool {
-        self.0.lock().unwrap().contains(node)
-    }
-
-    fn version(&self) -> u64 {
-        self.0.lock().unwrap().len() as u64
+        self.0.contains(node)
     }
 }
 
@@ -245,8 +249,10 @@ async fn forgotten_node_is_in_no_chunk_of_the_next_build() {
     let forgotten = Arc::new(ForgottenList::default());
     store.hide(forgotten.clone());
     forgotten.forget(nodes[0]);
+    // A summary of it is gone at once, whenever the next build is.
+    assert!(world.live().await.is_empty());
     let size = world.build().await;
-    assert_eq!((size.leaves, size.superseded), (1, 1));
+    assert_eq!((size.leaves, size.superseded), (1, 0));
     assert_eq!(world.live().await[0].summary, "- Noted.");
     // A chunk that was forgotten itself is made of what is left.
     let chunk = world.index().await.live().next().unwrap().node;

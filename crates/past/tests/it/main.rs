@@ -5,9 +5,6 @@ mod chunks;
 #[cfg(test)]
 mod compiler;
 #[cfg(test)]
-mod ranges;
-#[cfg(test)]
-mod support;
 mod cover;
 #[cfg(test)]
 mod cover_laws;
@@ -19,3 +16,7 @@ mod disturb;
 mod grounding;
 #[cfg(test)]
 mod grounding_data;
+#[cfg(test)]
+mod ranges;
+#[cfg(test)]
+mod support;

@@ -105,8 +105,7 @@ impl Nearest {
         self.found.push((nearness, number));
         if self.found.len() > 2 * self.most {
             self.cut();
-            self.least =
-                self.found.iter().fold(f32::INFINITY, |least, (nearness, _)| least.min(*nearness));
+            self.least = self.found.iter().fold(f32::INFINITY, |least, (nearness, _)| least.min(*nearness));
         }
     }
 

@@ -68,11 +68,9 @@ pub(super) struct TermAdder<'a> {
 impl<'a> TermAdder<'a> {
     pub(super) fn new(connection: &'a Connection, space: Space, width: usize) -> Outcome<Self> {
         let table = table(space);
-        let count = connection.query_row(
-            &format!("SELECT coalesce(max(num), 0) FROM {table}"),
-            [],
-            |row| row.get(0),
-        )?;
+        let count =
+            connection
+                .query_row(&format!("SELECT coalesce(max(num), 0) FROM {table}"), [], |row| row.get(0))?;
         let insert = format!("INSERT OR IGNORE INTO {table} (num, word) VALUES (?1, ?2)");
         let signs = SignAdder::new(connection, SignTable::new(signs(space), width));
         Ok(Self { connection, insert, count, signs })
@@ -134,8 +132,7 @@ pub(super) fn near(
         return Ok(NearWords::new());
     }
     for space in spaces {
-        let mut likely: Vec<Nearest> =
-            asked.iter().map(|_| Nearest::new(LIKELY, LIKELY_NEAR)).collect();
+        let mut likely: Vec<Nearest> = asked.iter().map(|_| Nearest::new(LIKELY, LIKELY_NEAR)).collect();
         SignTable::new(signs(*space), words.width()).each(connection, |first, signs| {
             for (asked, likely) in asked.iter().zip(&mut likely) {
                 for (number, sign) in (first..).zip(signs.clone()) {
