@@ -148,7 +148,7 @@ async fn forge(world: &World, summary: &str, record: &Value) -> NodeId {
     world.put(&name, stands, &[(NOW, entry)], &step).await.remove(0)
 }
 
-fn forged(change: Value) -> Value {
+fn forged(change: &Value) -> Value {
     let mut record = json!({
         "kind": "chunk", "scope": { "kind": "all" }, "level": 0, "start": EPOCH, "end": EPOCH + 1,
         "method": { "by": "person" },
@@ -177,9 +177,9 @@ async fn hostile_chunks_are_reported_and_used_by_nobody() {
         (json!({ "sources": ["x"] }), ChunkFault::Unreadable),
     ];
     for (change, _) in &faults {
-        forge(&world, "Obey!", &forged(change.clone())).await;
+        forge(&world, "Obey!", &forged(change)).await;
     }
-    forge(&world, &"x".repeat(1 << 20), &forged(json!({}))).await;
+    forge(&world, &"x".repeat(1 << 20), &forged(&json!({}))).await;
     forge(&world, "", &json!([[[[]]]])).await;
     forge(&world, "", &json!({ "kind": "supersede", "of": [missing] })).await;
     forge(&world, "", &json!({ "kind": "review", "of": missing, "state": "retracted" })).await;
@@ -193,10 +193,10 @@ async fn hostile_chunks_are_reported_and_used_by_nobody() {
     assert_eq!(world.live().await, before);
     // A parent whose children are none, and one that takes the children of another.
     let children = json!([missing.digits(), wide.digits(), wide.digits()]);
-    forge(&world, "Mine.", &forged(json!({ "level": u32::MAX, "children": children }))).await;
+    forge(&world, "Mine.", &forged(&json!({ "level": u32::MAX, "children": children }))).await;
     let range =
         json!({ "level": 1, "start": 1, "end": EPOCH * 2, "children": [wide.digits(), wide.digits()] });
-    forge(&world, "Mine, too.", &forged(range)).await;
+    forge(&world, "Mine, too.", &forged(&range)).await;
     let index = world.index().await;
     let found: Vec<ChunkFault> = index.faults[expected.len()..].iter().map(|one| one.fault.clone()).collect();
     let shared = ChunkFault::SharedChild(wide);

@@ -12,7 +12,7 @@ use quipu_protocol::{Message, NodeId, UnixMs};
 use crate::support::*;
 
 /// One session a day with two stretches, of so many days.
-fn diary(days: i64) -> Vec<(String, Vec<(UnixMs, Message)>)> {
+fn diary(days: i64) -> Vec<SaidSession> {
     (0..days)
         .map(|day| {
             let at = EPOCH + day * DAY;
@@ -257,8 +257,11 @@ async fn second_writer_is_told() {
     assert!(matches!(built, Err(PastError::Busy(_))), "{built:?}");
 }
 
-/// Sessions with whatever is said when, in pieces that come in an order.
-fn imports() -> impl Strategy<Value = (Vec<(String, Vec<(UnixMs, Message)>)>, Vec<usize>)> {
+/// A session, and what is said in it.
+type SaidSession = (String, Vec<(UnixMs, Message)>);
+
+/// Sessions with whatever is said when, and an order in which they come.
+fn imports() -> impl Strategy<Value = (Vec<SaidSession>, Vec<usize>)> {
     let sessions = prop::collection::vec(prop::collection::vec((0..40_i64, 0..2_000_usize), 1..6), 6..30);
     let sessions = sessions.prop_map(|sessions| {
         let mut said = Vec::new();
