@@ -4,6 +4,7 @@
 //! a JSON line for each row: `{"what": .., "unit": .., "samples": [..]}`. `cargo xtask bench cover` runs it.
 
 use std::error::Error;
+use std::io::Write as _;
 use std::time::Instant;
 
 use quipu_past::cover::{CoverAsk, CoverItem, Forest, RelevanceIndex, Span, cover};
@@ -81,8 +82,9 @@ fn chunks(count: usize) -> (Vec<CoverItem>, Vec<String>) {
     (items, texts)
 }
 
-fn print(what: &str, samples: &[f64]) {
-    println!("{}", serde_json::json!({ "what": what, "unit": "ms", "samples": samples }));
+fn print(what: &str, samples: &[f64]) -> std::io::Result<()> {
+    let row = serde_json::json!({ "what": what, "unit": "ms", "samples": samples });
+    writeln!(std::io::stdout(), "{row}")
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -143,9 +145,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         whole_median.push(median(&fresh));
         kept.push(p99(&mut again));
     }
-    print("median", &whole_median);
-    print("p99", &whole);
-    print("p99, chunks in order before", &kept);
-    print("relevance of one question, p99", &[p99(&mut scoring)]);
+    print("chunks read anew, median", &whole_median)?;
+    print("chunks read anew, p99", &whole)?;
+    print("p99", &kept)?;
+    print("relevance of one question, p99", &[p99(&mut scoring)])?;
     Ok(())
 }

@@ -1,20 +1,23 @@
 //! Chunks as a forest, whatever was wrong with them.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use quipu_protocol::{NodeId, UnixMs};
 
-use super::item::{CoverItem, Fault};
+use super::item::{CoverItem, Fault, Span};
 
 /// Chunks in the order of time, with their children by place. What contains each other is drawn together into one.
 #[derive(Debug, Clone)]
 pub struct Forest {
     /// By start, end and id.
     pub(super) items: Vec<CoverItem>,
-    pub(super) places: HashMap<NodeId, u32>,
+    pub(super) places: HashMap<NodeId, u32, BuildHasherDefault<IdHasher>>,
     /// By time, each once, none that leads back.
     pub(super) children: Vec<Vec<u32>>,
-    pub(super) owners: Vec<Vec<u32>>,
+    owners: OwnerLists,
+    /// From the first to the last millisecond of all.
+    pub(super) extent: Option<Span>,
     /// Whether a child is not among the chunks.
     pub(super) lacks_child: Vec<bool>,
     /// Children come before those that contain them.
@@ -32,7 +35,7 @@ impl Forest {
     pub fn new(mut items: Vec<CoverItem>) -> Self {
         items.sort_unstable_by(|a, b| (a.span, a.id).cmp(&(b.span, b.id)).then_with(|| a.cmp(b)));
         let mut faults = Vec::new();
-        let mut places = HashMap::with_capacity(items.len());
+        let mut places = HashMap::with_capacity_and_hasher(items.len(), BuildHasherDefault::default());
         items.retain(|item| {
             let next = place(places.len());
             let is_first = next < u32::MAX && *places.entry(item.id).or_insert(next) == next;
@@ -87,28 +90,31 @@ impl Forest {
         }
         let is_drawn_in: Vec<bool> = (0..items.len()).map(|at| heads[at] != place(at)).collect();
         order.retain(|at| !is_drawn_in[*at as usize]);
-        let mut owners: Vec<Vec<u32>> = vec![Vec::new(); items.len()];
-        for (at, children) in children.iter().enumerate() {
-            for child in children {
-                owners[*child as usize].push(place(at));
+        let owners = OwnerLists::of(&children);
+        for (at, item) in items.iter().enumerate() {
+            let all = owners.of_place(place(at));
+            if all.len() < 2 {
+                continue;
             }
-        }
-        for (at, owners) in owners.iter().enumerate() {
             // What was superseded shares its children with what stands in its place.
-            let of: Vec<u32> =
-                owners.iter().copied().filter(|owner| items[*owner as usize].exclusion.is_none()).collect();
+            let of =
+                all.iter().map(|owner| &items[*owner as usize]).filter(|owner| owner.exclusion.is_none());
+            let of: Vec<NodeId> = of.map(|owner| owner.id).collect();
             if of.len() > 1 {
-                let of = of.iter().map(|owner| items[*owner as usize].id).collect();
-                faults.push(Fault::SharedChild { id: items[at].id, of });
+                faults.push(Fault::SharedChild { id: item.id, of });
             }
         }
+        let valid = || items.iter().map(|item| item.span).filter(|span| span.start <= span.end);
+        let start = valid().map(|span| span.start).min();
+        let end = valid().map(|span| span.end).max();
+        let extent = start.zip(end).map(|(start, end)| Span { start, end });
         let is_leaf = |(at, item): &(usize, &CoverItem)| {
             children[*at].is_empty() && !is_drawn_in[*at] && item.span.start <= item.span.end
         };
         let leaves = items.iter().enumerate().filter(is_leaf).map(|(_, item)| item.span.start).collect();
         faults.sort();
         faults.dedup();
-        Self { items, places, children, owners, lacks_child, order, heads, leaves, faults }
+        Self { items, places, children, owners, extent, lacks_child, order, heads, leaves, faults }
     }
 
     /// How many chunks there are.
@@ -123,15 +129,75 @@ impl Forest {
         self.items.is_empty()
     }
 
+    /// Those that have it as a child.
+    pub(super) fn owners(&self, place: u32) -> &[u32] {
+        self.owners.of_place(place)
+    }
+
     /// Whether another one of its cycle stands for it.
     pub(super) fn is_drawn_in(&self, at: usize) -> bool {
         self.heads[at] != place(at)
     }
 
     pub(super) fn roots(&self) -> impl Iterator<Item = u32> + '_ {
-        let is_root = |at: &usize| self.owners[*at].is_empty() && !self.is_drawn_in(*at);
+        let is_root = |at: &usize| self.owners(place(*at)).is_empty() && !self.is_drawn_in(*at);
         (0..self.items.len()).filter(is_root).map(place)
     }
+}
+
+/// Owners of all places in one list.
+#[derive(Debug, Clone)]
+struct OwnerLists {
+    /// Where those of each place begin, and the end.
+    starts: Vec<u32>,
+    owners: Vec<u32>,
+}
+
+impl OwnerLists {
+    fn of(children: &[Vec<u32>]) -> Self {
+        let mut starts = vec![0_u32; children.len() + 1];
+        for child in children.iter().flatten() {
+            starts[*child as usize + 1] += 1;
+        }
+        for at in 1..starts.len() {
+            starts[at] += starts[at - 1];
+        }
+        let mut next = starts.clone();
+        let mut owners = vec![0; starts.last().map_or(0, |end| *end as usize)];
+        for (at, list) in children.iter().enumerate() {
+            for child in list {
+                let next = &mut next[*child as usize];
+                owners[*next as usize] = place(at);
+                *next += 1;
+            }
+        }
+        Self { starts, owners }
+    }
+
+    fn of_place(&self, place: u32) -> &[u32] {
+        let at = place as usize;
+        &self.owners[self.starts[at] as usize..self.starts[at + 1] as usize]
+    }
+}
+
+/// Ids are hashes already.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for word in bytes.chunks(8) {
+            let mut whole = [0; 8];
+            whole[..word.len()].copy_from_slice(word);
+            self.0 = (self.0.rotate_left(5) ^ u64::from_le_bytes(whole)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+
+    fn write_usize(&mut self, _: usize) {}
 }
 
 fn place(at: usize) -> u32 {
@@ -201,8 +267,10 @@ fn components(children: &[Vec<u32>]) -> (Vec<Vec<u32>>, Vec<u32>) {
 
 /// How much chunks have to do with the question.
 pub(super) struct Levels {
-    /// Each by itself, the best first.
-    pub(super) ranked: Vec<u32>,
+    /// Of each by itself, as given.
+    pub(super) values: Vec<f64>,
+    /// Those above 0.
+    pub(super) relevant: Vec<u32>,
     /// From 0 to 8: of a chunk and all that it contains.
     pub(super) subtree: Vec<u8>,
     /// From 0 to 8: of what it contains alone.
@@ -221,27 +289,20 @@ impl Forest {
             }
         }
         let best = values.iter().copied().fold(0.0, f64::max);
-        let mut ranked: Vec<u32> = (0..values.len()).filter(|at| values[*at] > 0.0).map(place).collect();
-        ranked.sort_unstable_by(|a, b| {
-            let key = |at: u32| {
-                let span = self.items[at as usize].span;
-                (span.width(), std::cmp::Reverse(span.end), at)
-            };
-            values[*b as usize].total_cmp(&values[*a as usize]).then_with(|| key(*a).cmp(&key(*b)))
-        });
+        let relevant: Vec<u32> = (0..values.len()).filter(|at| values[*at] > 0.0).map(place).collect();
         let mut subtree = vec![0; values.len()];
-        for at in &ranked {
+        for at in &relevant {
             subtree[*at as usize] = level(values[*at as usize] / best);
         }
         let mut below = vec![0; values.len()];
-        if !ranked.is_empty() {
+        if !relevant.is_empty() {
             for at in &self.order {
                 let at = *at as usize;
                 below[at] = self.children[at].iter().map(|child| subtree[*child as usize]).max().unwrap_or(0);
                 subtree[at] = subtree[at].max(below[at]);
             }
         }
-        Levels { ranked, subtree, below }
+        Levels { values, relevant, subtree, below }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The choice: roots first, then splits where they help.
 
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use quipu_protocol::UnixMs;
@@ -127,7 +128,7 @@ impl<'a> Selection<'a> {
         open.reverse();
         while let Some((place, is_below_shared)) = open.pop() {
             let at = place as usize;
-            let is_shared = is_below_shared || self.forest.owners[at].len() > 1;
+            let is_shared = is_below_shared || self.forest.owners(place).len() > 1;
             if self.listed[at] == self.list || self.is_member[at] {
                 continue;
             }
@@ -165,7 +166,7 @@ impl<'a> Selection<'a> {
 
     /// Whether a member, but not `without`, or one of the present list is above it.
     fn is_contained(&mut self, place: u32, without: Option<u32>) -> bool {
-        let mut open = self.forest.owners[place as usize].clone();
+        let mut open = self.forest.owners(place).to_vec();
         let mut seen = std::collections::BTreeSet::new();
         while let Some(above) = open.pop() {
             if !seen.insert(above) || Some(above) == without {
@@ -178,7 +179,7 @@ impl<'a> Selection<'a> {
             if self.steps > STEPS || self.is_member[at] || is_listed {
                 return true;
             }
-            open.extend(&self.forest.owners[at]);
+            open.extend(self.forest.owners(above));
         }
         false
     }
@@ -187,10 +188,10 @@ impl<'a> Selection<'a> {
         self.used += self.item(place).cost;
         self.is_member[place as usize] = true;
         self.decide(place, Verdict::Chosen(choice));
-        let mut open = self.forest.owners[place as usize].clone();
+        let mut open = self.forest.owners(place).to_vec();
         while let Some(above) = open.pop() {
             if !std::mem::replace(&mut self.has_member[above as usize], true) {
-                open.extend(&self.forest.owners[above as usize]);
+                open.extend(self.forest.owners(above));
             }
         }
     }
@@ -214,7 +215,16 @@ impl<'a> Selection<'a> {
             return;
         }
         self.list += 1;
-        for place in std::mem::take(&mut self.levels.ranked) {
+        // The most relevant first; then the narrow, the new, the first. Positive numbers are in the order of their bits.
+        let key = |place: &u32| {
+            let span = self.item(*place).span;
+            (self.levels.values[*place as usize].to_bits(), Reverse(span.width()), span.end, Reverse(*place))
+        };
+        let mut heap: BinaryHeap<_> = self.levels.relevant.iter().map(key).collect();
+        while let Some((_, _, _, Reverse(place))) = heap.pop() {
+            if self.cheapest.is_none_or(|cheapest| cheapest > share - self.used) {
+                break;
+            }
             let cost = self.item(place).cost;
             let fits = self.used.checked_add(cost).is_some_and(|used| used <= share);
             let at = place as usize;
@@ -222,7 +232,7 @@ impl<'a> Selection<'a> {
                 continue;
             }
             // A tree that stands for turns that are left out stays whole.
-            if !self.forest.owners[at].is_empty() && self.is_below_guard(place) {
+            if !self.forest.owners(place).is_empty() && self.is_below_guard(place) {
                 continue;
             }
             self.take(place, Choice::Question);
@@ -230,7 +240,7 @@ impl<'a> Selection<'a> {
     }
 
     fn is_below_guard(&mut self, place: u32) -> bool {
-        let mut open = self.forest.owners[place as usize].clone();
+        let mut open = self.forest.owners(place).to_vec();
         let mut seen = std::collections::BTreeSet::new();
         while let Some(above) = open.pop() {
             self.steps += 1;
@@ -238,7 +248,7 @@ impl<'a> Selection<'a> {
                 return true;
             }
             if seen.insert(above) {
-                open.extend(&self.forest.owners[above as usize]);
+                open.extend(self.forest.owners(above));
             }
         }
         false
@@ -422,12 +432,7 @@ impl<'a> Selection<'a> {
 
     fn gaps(&self, spans: &[Span]) -> Vec<Gap> {
         let forest = self.forest;
-        let valid = || forest.items.iter().map(|item| item.span).filter(|span| span.start <= span.end);
-        let (Some(start), Some(end)) =
-            (valid().map(|span| span.start).min(), valid().map(|span| span.end).max())
-        else {
-            return Vec::new();
-        };
+        let Some(Span { start, end }) = forest.extent else { return Vec::new() };
         let end = self.ask.boundary.map_or(end, |boundary| boundary.min(end));
         let mut gaps = Vec::new();
         let count = |times: &[UnixMs], span: Span| {

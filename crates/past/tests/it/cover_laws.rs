@@ -8,9 +8,10 @@ use quipu_protocol::NodeId;
 
 fn id(n: usize) -> NodeId {
     let mut bytes = [0; 32];
+    let [.., last] = n.to_be_bytes();
     // Not in the order of time.
-    bytes[0] = (n as u8).wrapping_mul(37);
-    bytes[1] = n as u8;
+    bytes[0] = last.wrapping_mul(37);
+    bytes[1] = last;
     NodeId(bytes)
 }
 
@@ -241,7 +242,7 @@ fn cover_of_hostile_shapes_ends() {
         id: wide(n),
         span: Span { start: n as i64, end: count as i64 },
         cost: 1,
-        exclusion: (n % 3 == 0).then_some(Exclusion::Retracted),
+        exclusion: n.is_multiple_of(3).then_some(Exclusion::Retracted),
         children: children.into_iter().map(wide).collect(),
     };
     let chain = (0..count).map(|n| item(n, vec![n + 1])).collect::<Vec<_>>();
