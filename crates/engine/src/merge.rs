@@ -321,6 +321,7 @@ async fn side(store: &dyn Graph, end: NodeId, base: Option<NodeId>, cwd: &Path) 
         None => store.lineage(end, LineageEnd::Root).await?,
     };
     let nodes = &nodes[usize::from(base.is_some()).min(nodes.len())..];
+    let hidden = store.hidden();
     for some in nodes.chunks(AT_ONCE) {
         for (node, DecodedEntry { entry, step }) in some.iter().zip(decode_whole(store, some).await?) {
             let restored = is_restored(&entry);
@@ -329,7 +330,7 @@ async fn side(store: &dyn Graph, end: NodeId, base: Option<NodeId>, cwd: &Path) 
                 if let Message::Assistant(answer) = &*message
                     && counts(answer)
                     && !answer.text().trim().is_empty()
-                    && !store.hides(&node.id)
+                    && !hidden.hides(&node.id)
                 {
                     side.conclusion = answer.text().trim().to_owned();
                 }

@@ -11,8 +11,8 @@ use quipu_protocol::{
 };
 use quipu_seal::Sealer;
 use quipu_store::{
-    Commit, Durability, Graph, HiddenNodes, LineageEnd, Op, RefName, SessionRow, Step, StepCall, StepState,
-    StoreError, decode_all, decode_nodes,
+    Commit, Durability, Graph, LineageEnd, Op, RefName, SessionRow, Step, StepCall, StepState, StoreError,
+    decode_all, decode_nodes,
 };
 use quipu_transcript::{
     COMPACTION, ContextEdits, DecodedEntry, Measure, Prune, SettingChanges, context, counts,
@@ -85,8 +85,9 @@ impl Past {
 }
 
 pub(crate) async fn read_past(store: &dyn Graph, head: NodeId) -> Result<Past, OpenError> {
-    if let Some(why) = store.hidden().and_then(HiddenNodes::problem) {
-        return Err(OpenError::Forgotten(why));
+    let hidden = store.hidden();
+    if let Some(why) = hidden.problem() {
+        return Err(OpenError::Forgotten(why.to_owned()));
     }
     let (mut lineage, mut steps) = read_context(store, head).await?;
     let mut past = Past { head: Some(head), has_ref: true, last_time: steps.last_time, ..Past::default() };
@@ -161,7 +162,7 @@ pub(crate) async fn read_past(store: &dyn Graph, head: NodeId) -> Result<Past, O
         let message = message.and_then(|message| edits.apply(steps.ids[at].as_deref(), message));
         let Some(message) = message else { continue };
         // An edit of it may say the same again.
-        let message = if store.hides(node) { forgotten_message(&message) } else { message.into_owned() };
+        let message = if hidden.hides(node) { forgotten_message(&message) } else { message.into_owned() };
         past.messages.push(Arc::new(message));
         if let Entry::Compaction(compaction) = entry {
             past.compacted = Some(Arc::new(compaction.clone()));

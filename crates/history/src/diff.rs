@@ -100,10 +100,11 @@ async fn side(store: &dyn Graph, end: NodeId, ancestor: Option<NodeId>) -> Resul
     (side.nodes, side.more) = (nodes.len() as u64, more);
     // Calls whose results are still to come: what they do is done when they succeed.
     let mut calls = Calls::new();
+    let hidden = store.hidden();
     for some in nodes.chunks(TOGETHER) {
         let parts = Parts::of(store, some).await?;
         for node in some {
-            let DecodedEntry { entry, step } = decode_shown(store, node, &parts);
+            let DecodedEntry { entry, step } = decode_shown(&hidden, node, &parts);
             let restored = is_restored(&entry);
             if let Entry::Message(message) = entry {
                 side.add(node, &message, &cwd, &step.files, &mut calls);

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use quipu_dag::Node;
 use quipu_protocol::{Entry, Message, NodeId, UnixMs};
-use quipu_store::{Graph, LineageEnd, StoreError, decode_shown};
+use quipu_store::{Graph, HiddenSnapshot, LineageEnd, StoreError, decode_shown};
 use quipu_transcript::{INTERNAL, role_of};
 use serde::Deserialize;
 
@@ -166,7 +166,7 @@ pub async fn life_seen(store: &dyn Graph, query: &LifeQuery, sight: &Sight) -> R
         None => Turn::default(),
     };
     let earlier = first.is_some_and(|first| first.record.parent.is_some());
-    let mut drawing = Drawing { store, query, parts, around: &around, lines: Vec::new() };
+    let mut drawing = Drawing { hidden: store.hidden(), query, parts, around: &around, lines: Vec::new() };
     let last = chain.len().saturating_sub(1);
     for (at, node) in chain.iter().enumerate() {
         if at == last {
@@ -242,7 +242,7 @@ impl Descendants<'_> {
 
 /// Lines in the making.
 struct Drawing<'a> {
-    store: &'a dyn Graph,
+    hidden: HiddenSnapshot,
     query: &'a LifeQuery,
     parts: Parts,
     around: &'a Descendants<'a>,
@@ -298,7 +298,7 @@ impl Drawing<'_> {
 
     fn made(&self, node: &Node, lead: String, turn: &mut Turn, descendants: Option<(u64, bool)>) -> LifeLine {
         turn.add(&step_of(node, &self.parts));
-        let entry = decode_shown(self.store, node, &self.parts).entry;
+        let entry = decode_shown(&self.hidden, node, &self.parts).entry;
         let calls_tools = match &entry {
             Entry::Message(Message::Assistant(answer)) => answer.tool_calls().next().is_some(),
             _ => false,

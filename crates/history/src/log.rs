@@ -2,7 +2,7 @@
 
 use quipu_protocol::{Entry, Message, NodeId, StopReason};
 use quipu_store::{
-    ActivityQuery, Graph, IndexedAnswer, LineageEnd, SessionActivity, StoreError, decode_nodes,
+    ActivityQuery, Graph, IndexedAnswer, LineageEnd, SessionActivity, StoreError, decode_with,
 };
 use quipu_transcript::typed_text;
 
@@ -47,11 +47,12 @@ pub async fn log(
     prompts: usize,
 ) -> Result<IndexedAnswer<Vec<LogEntry>>, StoreError> {
     let known = store.session_activity(query).await?;
+    let hidden = store.hidden();
     let mut entries = Vec::with_capacity(known.found.len());
     for done in known.found {
         let newest = &done.asked[done.asked.len().saturating_sub(prompts)..];
         let nodes: Vec<_> = store.nodes(newest).await?.into_iter().flatten().collect();
-        let decoded = decode_nodes(store, &nodes).await?;
+        let decoded = decode_with(store, &hidden, &nodes).await?;
         let asked = nodes.iter().zip(decoded).filter_map(|(node, decoded)| match decoded.entry {
             Entry::Message(Message::User(message)) => {
                 Some((node.id, first_line(&typed_text(&message.content.blocks()))))
@@ -64,7 +65,7 @@ pub async fn log(
         });
         let asked = asked.collect();
         let last = store.lineage(done.head, LineageEnd::Count(LAST)).await?;
-        let last = decode_nodes(store, &last).await?;
+        let last = decode_with(store, &hidden, &last).await?;
         let ended = last.into_iter().rev().find_map(|decoded| match decoded.entry {
             Entry::Message(message) => ended(message),
             Entry::Session(_) | Entry::Epoch(_) | Entry::Compaction(_) | Entry::Meta(_) => None,

@@ -2,7 +2,7 @@
 
 use quipu_dag::Node;
 use quipu_protocol::{Content, Entry, Message, NodeId, UnixMs};
-use quipu_store::{Graph, LineageEnd, StoreError, decode_nodes, decode_shown};
+use quipu_store::{Graph, LineageEnd, StoreError, decode_shown, decode_with};
 use quipu_transcript::{role_of, role_with};
 
 use super::life::Filter;
@@ -142,7 +142,8 @@ pub async fn recall_seen(
     let Some((target, before)) = lineage.split_last() else {
         return Err(RecallError::NoSuchNode(query.node));
     };
-    let decoded = decode_nodes(store, std::slice::from_ref(target)).await?;
+    let hidden = store.hidden();
+    let decoded = decode_with(store, &hidden, std::slice::from_ref(target)).await?;
     let Some(entry) = decoded.into_iter().next().map(|decoded| decoded.entry) else {
         return Err(RecallError::NoSuchNode(query.node));
     };
@@ -150,12 +151,12 @@ pub async fn recall_seen(
     let parts = Parts::of_internal(store, before).await?;
     let before = before.iter().map(|node| named(node, role_of(node, &parts)));
     let is_person = matches!(sight, Sight::Everything);
-    let shows = |node: &Node| query.filter.shows(&node.record.role) && (is_person || !store.hides(&node.id));
+    let shows = |node: &Node| query.filter.shows(&node.record.role) && (is_person || !hidden.hides(&node.id));
     let before: Vec<_> = before.filter(shows).collect();
     let most = (before.len() as u64).saturating_mul(each).min(budget / 2);
     let (mut context, mut used) = (Vec::new(), 0);
     'read: for some in before.rchunks(AT_ONCE) {
-        let decoded = decode_nodes(store, some).await?;
+        let decoded = decode_with(store, &hidden, some).await?;
         for (node, decoded) in some.iter().zip(decoded).rev() {
             let text = shortened(&text_of(&decoded.entry, TextDetail::Shortened), each);
             let length = units(&archived(node, &text));
@@ -227,8 +228,9 @@ async fn neighbours(
     let more = nodes.len() > most;
     nodes.truncate(most);
     let parts = Parts::of(store, &nodes).await?;
+    let hidden = store.hidden();
     let lines = nodes.into_iter().map(|node| {
-        let line = preview(&node, &decode_shown(store, &node, &parts).entry);
+        let line = preview(&node, &decode_shown(&hidden, &node, &parts).entry);
         (node, line)
     });
     Ok((lines.collect(), more))

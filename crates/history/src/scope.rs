@@ -68,6 +68,7 @@ impl Sight {
     pub async fn sees(&self, store: &dyn Graph, nodes: &[NodeId]) -> Result<Vec<bool>, StoreError> {
         let Self::Project { projects, .. } = self else { return Ok(vec![true; nodes.len()]) };
         let head = self.head();
+        let hidden = store.hidden();
         let mut known: HashMap<SessionId, bool> = HashMap::new();
         let mut seen = Vec::with_capacity(nodes.len());
         for (node, session) in nodes.iter().zip(store.sessions_of(nodes).await?) {
@@ -89,7 +90,7 @@ impl Sight {
                 };
             }
             seen.push(match head {
-                _ if store.hides(node) => false,
+                _ if hidden.hides(node) => false,
                 Some(head) if !sees => store.fork_point(*node, head).await? == Some(*node),
                 _ => sees,
             });

@@ -99,9 +99,10 @@ pub async fn trace(store: &dyn Graph, query: &TraceQuery) -> Result<Trace, Store
     let mut rows = store.actions(asked).await?;
     let more = rows.len() > query.limit;
     rows.truncate(query.limit);
+    let hidden = store.hidden();
     for row in &mut rows {
         let ends = [row.action.from, row.action.to];
-        if row.action.metadata.is_some() && ends.iter().flatten().any(|node| store.hides(node)) {
+        if row.action.metadata.is_some() && ends.iter().flatten().any(|node| hidden.hides(node)) {
             row.action.metadata = Some(FORGOTTEN.to_owned());
         }
     }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use quipu_protocol::{Entry, NodeId, SessionId};
-use quipu_store::{Graph, LandmarkKind, LineageEnd, SessionQuery, SessionRow, StoreError, decode_nodes};
+use quipu_store::{Graph, LandmarkKind, LineageEnd, SessionQuery, SessionRow, StoreError, decode_with};
 use serde::Deserialize;
 
 /// Nodes of a session that is drawn without leaving any out.
@@ -163,7 +163,8 @@ pub async fn session_tree(
 /// The same nodes, each with the labels and names that it ends with passed over.
 async fn past_notes(store: &dyn Graph, ends: &[NodeId]) -> Result<Vec<NodeId>, StoreError> {
     let nodes: Vec<_> = store.nodes(ends).await?.into_iter().flatten().collect();
-    let decoded = decode_nodes(store, &nodes).await?;
+    let hidden = store.hidden();
+    let decoded = decode_with(store, &hidden, &nodes).await?;
     let noted: HashSet<NodeId> = nodes
         .iter()
         .zip(&decoded)
@@ -176,7 +177,7 @@ async fn past_notes(store: &dyn Graph, ends: &[NodeId]) -> Result<Vec<NodeId>, S
         let (rounds, together) = NOTES;
         for _ in 0..if noted.contains(end) { rounds } else { 0 } {
             let nodes = store.lineage(at, LineageEnd::Count(together)).await?;
-            let decoded = decode_nodes(store, &nodes).await?;
+            let decoded = decode_with(store, &hidden, &nodes).await?;
             let kept = nodes.iter().zip(&decoded).rfind(|(_, decoded)| !is_note(&decoded.entry));
             match (kept, nodes.first().and_then(|first| first.record.parent)) {
                 (Some((node, _)), _) => {

@@ -14,7 +14,7 @@ use quipu_workspace::ProcessRegistry;
 
 use crate::commands::CommandRegistry;
 use crate::commit_trailers::CommitTrailers;
-use crate::forgotten::ForgottenNodes;
+use crate::forgotten::ForgetFile;
 use crate::memory_watch::WatchedMemories;
 use crate::mentions::Mentions;
 use crate::observer::SharedObserver;
@@ -321,7 +321,7 @@ impl Home {
 
     /// Searches of it show nothing that a person had forgotten.
     fn with_forgotten(&self, store: SqliteStore) -> SqliteStore {
-        store.hide(Arc::new(ForgottenNodes::new(&self.dir, self.observer.clone())));
+        store.hide(Arc::new(ForgetFile::new(&self.dir, self.observer.clone())));
         store
     }
 

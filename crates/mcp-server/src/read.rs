@@ -70,7 +70,7 @@ async fn node(
         None => 0,
         Some(text) => text.parse().map_err(|_| stale_cursor())?,
     };
-    if store.hides(&node) {
+    if store.hidden().hides(&node) {
         return Err(CallError::Name(format!("What node {} says was forgotten.", node.short())));
     }
     let query = RecallQuery { budget: NODE_PAGE, offset, context_budget: 0, ..RecallQuery::new(node) };
@@ -90,6 +90,7 @@ pub(crate) async fn messages(
         (Some(text), _) => Some(text.parse::<NodeId>().map_err(|_| stale_cursor())?),
         (None, head) => head,
     };
+    let hidden = store.hidden();
     let mut lines = Vec::new();
     let mut read = 0;
     while let Some(end) = at.filter(|_| lines.len() < MESSAGES && read < NODES) {
@@ -108,7 +109,7 @@ pub(crate) async fn messages(
                 at = Some(node.id);
                 break;
             }
-            let is_hidden = store.hides(&node.id);
+            let is_hidden = hidden.hides(&node.id);
             if !sees && !is_hidden {
                 // It was forked from a session that may not be seen.
                 at = None;

@@ -9,8 +9,8 @@ use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId, NodeId, SessionId};
 
 use crate::{
-    ActionQuery, Commit, Edge, Fence, Head, HiddenNodes, LineageEnd, LoggedAction, OpenWork, Owner, RefName,
-    Reservation, ReserveRequest, SeriesChunk, StoreError,
+    ActionQuery, Commit, Edge, Fence, Head, HiddenSnapshot, LineageEnd, LoggedAction, OpenWork, Owner,
+    RefName, Reservation, ReserveRequest, SeriesChunk, StoreError,
 };
 
 /// What every operation returns. Runs on any executor: the work is done by threads of the store.
@@ -111,13 +111,8 @@ pub trait Store: Send + Sync + 'static {
     /// another. May resolve once when nothing has changed.
     fn changed(&self) -> Fut<'_, ()>;
 
-    /// What nobody is shown any more, though the graph keeps it; `None` where that is nothing.
-    fn hidden(&self) -> Option<&dyn HiddenNodes> {
-        None
-    }
-
-    /// Whether nobody is shown this node any more.
-    fn hides(&self, node: &NodeId) -> bool {
-        self.hidden().is_some_and(|hidden| hidden.hides(node))
+    /// What nobody is shown any more now, though the graph keeps it. Asked once for all nodes of a request or a view.
+    fn hidden(&self) -> HiddenSnapshot {
+        HiddenSnapshot::default()
     }
 }

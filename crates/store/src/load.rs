@@ -7,7 +7,7 @@ use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId, Entry, Json, StepInfo};
 use quipu_transcript::{DecodedEntry, Lookup, chunks_of, decode, forgotten};
 
-use crate::{Graph, HiddenNodes, Store, StoreError};
+use crate::{Graph, HiddenSnapshot, Store, StoreError};
 
 /// Blobs from which on a read is one for two connections: less takes longer to share than to do.
 const MANY: usize = 256;
@@ -167,8 +167,22 @@ impl Lookup for Objects {
 /// # Errors
 /// As [`Objects::of`].
 pub async fn decode_nodes(store: &dyn Store, nodes: &[Node]) -> Result<Vec<DecodedEntry>, StoreError> {
+    decode_with(store, &store.hidden(), nodes).await
+}
+
+/// The same by what was hidden at one moment, for a view that reads nodes piece by piece.
+///
+/// # Errors
+/// As [`Objects::of`].
+pub async fn decode_with(
+    store: &dyn Store,
+    hidden: &HiddenSnapshot,
+    nodes: &[Node],
+) -> Result<Vec<DecodedEntry>, StoreError> {
     let decoded = decode_whole(store, nodes).await?;
-    let Some(hidden) = store.hidden() else { return Ok(decoded) };
+    if hidden.is_empty() {
+        return Ok(decoded);
+    }
     let shown = |(node, decoded): (&Node, DecodedEntry)| shown(hidden, node, decoded);
     Ok(nodes.iter().zip(decoded).map(shown).collect())
 }
@@ -183,15 +197,11 @@ pub async fn decode_whole(store: &dyn Store, nodes: &[Node]) -> Result<Vec<Decod
 }
 
 /// What a node means to whoever is shown it, of parts that are loaded.
-pub fn decode_shown(store: &dyn Store, node: &Node, parts: &dyn Lookup) -> DecodedEntry {
-    let decoded = decode(node, parts);
-    match store.hidden() {
-        Some(hidden) => shown(hidden, node, decoded),
-        None => decoded,
-    }
+pub fn decode_shown(hidden: &HiddenSnapshot, node: &Node, parts: &dyn Lookup) -> DecodedEntry {
+    shown(hidden, node, decode(node, parts))
 }
 
-fn shown(hidden: &dyn HiddenNodes, node: &Node, decoded: DecodedEntry) -> DecodedEntry {
+fn shown(hidden: &HiddenSnapshot, node: &Node, decoded: DecodedEntry) -> DecodedEntry {
     if hidden.hides(&node.id) { forgotten(decoded) } else { decoded }
 }
 
@@ -205,10 +215,11 @@ pub async fn decode_all(
     nodes: Vec<Node>,
 ) -> Result<Vec<(Node, DecodedEntry)>, StoreError> {
     let mut decoded = decode_all_whole(store, nodes).await?;
-    if let Some(hidden) = store.hidden() {
+    let hidden = store.hidden();
+    if !hidden.is_empty() {
         for (node, one) in decoded.iter_mut().filter(|(node, _)| hidden.hides(&node.id)) {
             let empty = DecodedEntry { entry: Entry::Meta(Json::default()), step: StepInfo::default() };
-            *one = shown(hidden, node, std::mem::replace(one, empty));
+            *one = shown(&hidden, node, std::mem::replace(one, empty));
         }
     }
     Ok(decoded)

@@ -11,8 +11,10 @@ const NEWEST: usize = 64;
 impl Task {
     /// Takes out of the conversation, and out of what sources gave to the prompt, what is hidden now.
     pub(super) fn follow_forgotten(&mut self) {
-        let store = self.caller.store.clone();
-        let Some(hidden) = store.hidden() else { return };
+        let hidden = self.caller.store.hidden();
+        if hidden.is_empty() {
+            return;
+        }
         let (version, head) = (hidden.version(), self.machine.head());
         let is_new = version != self.forgotten.version;
         // What nobody can read says nothing of this session.

@@ -254,9 +254,10 @@ impl Sources {
 
     /// Takes lines that a person had forgotten out of what untrusted sources gave; whether there were any.
     fn forget(&self, contexts: &mut [LastAnswer<ContextParts>]) -> bool {
-        let Some(hidden) = self.store.hidden().filter(|hidden| hidden.problem().is_none()) else {
+        let hidden = self.store.hidden();
+        if hidden.is_empty() || hidden.problem().is_some() {
             return false;
-        };
+        }
         let mut has_some = false;
         let parts = contexts.iter_mut().flat_map(|last| &mut last.given.parts);
         for part in parts.filter(|part| part.trust == Trust::Untrusted) {

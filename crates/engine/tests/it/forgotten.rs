@@ -5,54 +5,74 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use quipu::protocol::{Command, Message, NodeId, Outcome};
-use quipu::store::{HiddenNodes, LineageEnd, Store as _, Upkeep as _, decode_nodes};
+use quipu::store::{
+    HiddenNodes, HiddenSnapshot, HiddenSource, LineageEnd, ReadModel as _, SearchQuery, SessionQuery,
+    Store as _, Upkeep as _, decode_all, decode_nodes,
+};
 use quipu::{Context, ContextAsk, ContextSource, Section, SourceError};
+use quipu_history::{LifeQuery, RecallQuery, life, recall};
 use quipu_transcript::{FORGOTTEN, check_conversation};
 use serde_json::json;
 
 use crate::support::{Gate, Reply, World, call, say};
 
+/// What is forgotten at one moment.
+#[derive(Default, Clone)]
+struct ListContent {
+    nodes: HashSet<NodeId>,
+    lines: HashSet<String>,
+    version: u64,
+    problem: Option<String>,
+}
+
 /// A list that a test adds to, as another process does to the file.
 #[derive(Default)]
 struct List {
-    nodes: Mutex<HashSet<NodeId>>,
-    lines: Mutex<HashSet<String>>,
-    version: AtomicU64,
-    problem: Mutex<Option<String>>,
+    now: Mutex<ListContent>,
+    /// How often it was read.
+    reads: AtomicU64,
 }
 
 impl List {
     fn forget(&self, nodes: impl IntoIterator<Item = NodeId>) {
-        self.nodes.lock().unwrap().extend(nodes);
-        self.version.fetch_add(1, Ordering::SeqCst);
+        let mut now = self.now.lock().unwrap();
+        now.nodes.extend(nodes);
+        now.version += 1;
     }
 
     fn forget_line(&self, line: &str) {
-        self.lines.lock().unwrap().insert(line.to_owned());
-        self.version.fetch_add(1, Ordering::SeqCst);
+        let mut now = self.now.lock().unwrap();
+        now.lines.insert(line.to_owned());
+        now.version += 1;
     }
 }
 
-impl HiddenNodes for List {
+impl HiddenSource for List {
+    fn now(&self) -> HiddenSnapshot {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        HiddenSnapshot::of(Arc::new(self.now.lock().unwrap().clone()))
+    }
+}
+
+impl HiddenNodes for ListContent {
     fn is_empty(&self) -> bool {
-        let is_known = self.problem.lock().unwrap().is_none();
-        is_known && self.nodes.lock().unwrap().is_empty() && self.lines.lock().unwrap().is_empty()
+        self.problem.is_none() && self.nodes.is_empty() && self.lines.is_empty()
     }
 
     fn hides(&self, node: &NodeId) -> bool {
-        self.nodes.lock().unwrap().contains(node)
+        self.nodes.contains(node)
     }
 
     fn hides_line(&self, line: &str) -> bool {
-        self.lines.lock().unwrap().contains(line)
+        self.lines.contains(line)
     }
 
     fn version(&self) -> u64 {
-        self.version.load(Ordering::SeqCst)
+        self.version
     }
 
-    fn problem(&self) -> Option<String> {
-        self.problem.lock().unwrap().clone()
+    fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
     }
 }
 
@@ -97,7 +117,7 @@ async fn forgotten_nodes_leave_requests_of_a_session_at_work() {
     world.fake.push([say("Go on.")]);
     assert_eq!(live.run("What else?").await, Outcome::Done);
     assert_eq!(is_without(&world, "wombat"), 4);
-    // In the middle of a run, between a call and its result.
+    // In the middle of a run, while the model answers.
     let gate = Gate::new();
     let waits = Reply { before: Some(gate.clone()), ..call(&[("echo", json!({ "text": "a badger" }))]) };
     world.fake.push([waits, say("Fine.")]);
@@ -145,7 +165,7 @@ async fn sessions_do_not_continue_while_the_list_is_unreadable() {
     assert_eq!(live.run("Hello.").await, Outcome::Done);
     let id = live.id();
     live.finish().await;
-    *list.problem.lock().unwrap() = Some("it is broken".into());
+    list.now.lock().unwrap().problem = Some("it is broken".into());
     let error = world.engine.open(&id, world.options()).await.unwrap_err().to_string();
     assert!(error.contains("no session is continued") && error.contains("it is broken"), "{error}");
 }
@@ -188,4 +208,50 @@ async fn forgotten_lines_leave_the_prompts_of_open_sessions() {
     assert_eq!(live.run("And again.").await, Outcome::Done);
     assert!(!last().contains("vole") && last().contains("two stays"), "{}", last());
     live.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn list_is_read_as_often_for_many_nodes_as_for_few() {
+    let mut counts = Vec::new();
+    for turns in [4, 32] {
+        let (world, list) = world(None);
+        let live = world.create().await;
+        for turn in 0..turns {
+            assert_eq!(live.run(&format!("prompt {turn} of the fox")).await, Outcome::Done);
+        }
+        let (id, head) = (live.id(), live.session.view().head.unwrap());
+        live.finish().await;
+        list.forget([head]);
+        let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
+        assert!(nodes.len() > 2 * turns);
+        let mut counted = Vec::new();
+        let mut count = |what: &'static str| {
+            counted.push((what, list.reads.swap(0, Ordering::SeqCst)));
+        };
+        count("before");
+        decode_nodes(&*world.store, &nodes).await.unwrap();
+        count("decode_nodes");
+        decode_all(&*world.store, nodes.clone()).await.unwrap();
+        count("decode_all");
+        let query = SearchQuery { words: "fox".into(), limit: 1_000, ..SearchQuery::default() };
+        assert!(world.store.search(query).await.unwrap().hits.len() >= turns);
+        count("search");
+        world.store.sessions(SessionQuery::default()).await.unwrap();
+        count("sessions");
+        let query = LifeQuery { ancestors: 1_000, most: 1_000, ..LifeQuery::new(head) };
+        assert!(life(&*world.store, &query).await.unwrap().lines.len() >= turns);
+        count("life");
+        recall(&*world.store, &RecallQuery::new(head)).await.unwrap();
+        count("recall");
+        let (live, _) = world.open(&id).await;
+        count("open");
+        live.finish().await;
+        counts.push(counted.split_off(1));
+    }
+    // What else happens while a session is opened reads it now and then.
+    let opened: Vec<u64> = counts.iter_mut().filter_map(Vec::pop).map(|(_, reads)| reads).collect();
+    assert!(opened.iter().all(|reads| (1..32).contains(reads)), "{opened:?}");
+    assert_eq!(counts[0], counts[1]);
+    let once = counts[0].iter().filter(|(what, _)| matches!(*what, "decode_nodes" | "decode_all" | "search"));
+    assert!(once.map(|(_, reads)| *reads).eq([1, 1, 1]), "{counts:?}");
 }

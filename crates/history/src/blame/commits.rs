@@ -8,7 +8,7 @@ use std::path::Path;
 use quipu_protocol::{Entry, Message, NodeId, SessionId, UnixMs};
 use quipu_store::{
     Graph, LineageEnd, Resolution, Scope, SessionQuery, SessionRow, Spelling, SpellingKind, StoreError,
-    decode_nodes,
+    decode_with,
 };
 
 use super::walk::{Attribution, Walk, command_of};
@@ -256,9 +256,10 @@ async fn named(
 async fn known(store: &dyn Graph, ids: &[NodeId]) -> Result<HashMap<NodeId, NamedNode>, StoreError> {
     let mut rows: HashMap<SessionId, Option<SessionRow>> = HashMap::new();
     let mut known = HashMap::new();
+    let hidden = store.hidden();
     for page in ids.chunks(super::PAGE) {
         let nodes: Vec<_> = store.nodes(page).await?.into_iter().flatten().collect();
-        let entries = decode_nodes(store, &nodes).await?;
+        let entries = decode_with(store, &hidden, &nodes).await?;
         let of: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
         let sessions = store.sessions_of(&of).await?;
         for ((node, decoded), session) in nodes.iter().zip(entries).zip(sessions) {
@@ -332,6 +333,7 @@ fn common_end(a: &Path, b: &Path) -> usize {
 /// Adds what the user had said before each turn.
 async fn ask(store: &dyn Graph, turns: &mut BTreeMap<(NodeId, usize), BlameTurn>) -> Result<(), StoreError> {
     let mut asked: HashMap<NodeId, Option<(NodeId, String)>> = HashMap::new();
+    let hidden = store.hidden();
     for turn in turns.values_mut() {
         if let MapEntry::Vacant(place) = asked.entry(turn.node) {
             let before = match turn.asked {
@@ -340,7 +342,7 @@ async fn ask(store: &dyn Graph, turns: &mut BTreeMap<(NodeId, usize), BlameTurn>
             };
             let mut found = None;
             for page in before.rchunks(super::PAGE) {
-                let entries = decode_nodes(store, page).await?;
+                let entries = decode_with(store, &hidden, page).await?;
                 let user = page.iter().zip(entries).rev().find_map(|(node, decoded)| match decoded.entry {
                     Entry::Message(Message::User(message)) => Some((node.id, message.content.text())),
                     _ => None,

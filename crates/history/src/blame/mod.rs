@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use quipu_protocol::{Entry, Message, NodeId, SessionId, UnixMs};
-use quipu_store::{CHANGES, Graph, StoreError, decode_nodes};
+use quipu_store::{CHANGES, Graph, StoreError, decode_with};
 
 pub use self::commits::{LineCommits, NODE_TRAILER, NamedCommit, TrailerReport, credit_commits};
 pub use self::files::{file_names, sibling_file};
@@ -156,9 +156,10 @@ async fn words(store: &dyn Graph, calls: &[Call]) -> Result<HashMap<NodeId, Stri
     ids.sort_unstable();
     ids.dedup();
     let mut words = HashMap::new();
+    let hidden = store.hidden();
     for page in ids.chunks(PAGE) {
         let nodes: Vec<_> = store.nodes(page).await?.into_iter().flatten().collect();
-        let decoded = decode_nodes(store, &nodes).await?;
+        let decoded = decode_with(store, &hidden, &nodes).await?;
         for (node, decoded) in nodes.iter().zip(decoded) {
             if let Entry::Message(Message::User(message)) = decoded.entry {
                 words.insert(node.id, message.content.text());

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Entry, FileState, NodeId, SessionId, UnixMs};
 use quipu_store::{
-    CHANGES, FileChange, FileStep, FileStepQuery, FileSteps, Graph, SeriesChunk, StoreError, decode_nodes,
+    CHANGES, FileChange, FileStep, FileStepQuery, FileSteps, Graph, HiddenSnapshot, SeriesChunk, StoreError,
+    decode_with,
 };
 use quipu_transcript::{Change, FileOpKind, absolute_path, file_ops};
 use sha2::{Digest as _, Sha256};
@@ -107,6 +108,7 @@ enum StepAction {
 
 pub(super) struct Walk<'a> {
     store: &'a dyn Graph,
+    hidden: HiddenSnapshot,
     read: ReadFile<'a>,
     book: Book,
     texts: HashMap<ChunkId, Option<Text>>,
@@ -137,6 +139,7 @@ impl<'a> Walk<'a> {
     pub(super) fn new(store: &'a dyn Graph, read: ReadFile<'a>) -> Self {
         Self {
             store,
+            hidden: store.hidden(),
             read,
             book: Book::default(),
             texts: HashMap::new(),
@@ -391,7 +394,7 @@ impl<'a> Walk<'a> {
             return Ok(known.clone());
         }
         let nodes: Vec<_> = self.store.nodes(&[node]).await?.into_iter().flatten().collect();
-        let decoded = decode_nodes(self.store, &nodes).await?;
+        let decoded = decode_with(self.store, &self.hidden, &nodes).await?;
         let entry = decoded.into_iter().next().map(|decoded| Arc::new(decoded.entry));
         self.entries.insert(node, entry.clone());
         Ok(entry)

@@ -7,21 +7,23 @@ use quipu_protocol::{NodeId, SessionId};
 use rusqlite::{OptionalExtension as _, params};
 
 use super::{QUERY_LIMIT, SEARCH_PATIENCE, SqliteStore, forest, lists, search};
-use crate::{HiddenNodes, Label, SearchHits, SearchQuery, SessionQuery, SessionRow, StoreError};
+use crate::{
+    HiddenSnapshot, HiddenSource, Label, SearchHits, SearchQuery, SessionQuery, SessionRow, StoreError,
+};
 
 /// What hides nodes, once somebody does.
-pub(super) type HiddenSource = OnceLock<Arc<dyn HiddenNodes>>;
+pub(super) type HiddenSlot = OnceLock<Arc<dyn HiddenSource>>;
 
 impl SqliteStore {
     /// From now on these nodes are found by no search of this store. The first to say so counts.
-    pub fn hide(&self, hidden: Arc<dyn HiddenNodes>) {
+    pub fn hide(&self, hidden: Arc<dyn HiddenSource>) {
         // Whoever opens a store has one list.
         drop(self.hidden.set(hidden));
     }
 
-    /// What hides something now.
-    pub(super) fn hiding(&self) -> Option<&dyn HiddenNodes> {
-        self.hidden.get().map(AsRef::as_ref).filter(|hidden| !hidden.is_empty())
+    /// What is hidden now.
+    pub(super) fn hidden_now(&self) -> HiddenSnapshot {
+        self.hidden.get().map(|hidden| hidden.now()).unwrap_or_default()
     }
 
     pub(super) async fn shown_hits(&self, query: SearchQuery) -> Result<SearchHits, StoreError> {
@@ -32,7 +34,8 @@ impl SqliteStore {
         // What was committed just now is found; of much, as much as there is time for.
         self.index_for(SEARCH_PATIENCE, &Arc::default()).await?;
         let mut found = self.read(move |connection| search::find(connection, &query)).await?;
-        if let Some(hidden) = self.hiding() {
+        let hidden = self.hidden_now();
+        if !hidden.is_empty() {
             found.hits.retain(|hit| !hidden.hides(&hit.node));
         }
         Ok(found)
@@ -40,7 +43,8 @@ impl SqliteStore {
 
     pub(super) async fn shown_labels(&self, sessions: Vec<SessionId>) -> Result<Vec<Label>, StoreError> {
         let mut labels = self.read_indexed(move |connection| forest::labels(connection, &sessions)).await?;
-        if let Some(hidden) = self.hiding() {
+        let hidden = self.hidden_now();
+        if !hidden.is_empty() {
             labels.retain(|label| !hidden.hides(&label.node));
         }
         Ok(labels)
@@ -48,7 +52,10 @@ impl SqliteStore {
 
     pub(super) async fn shown_sessions(&self, query: SessionQuery) -> Result<Vec<SessionRow>, StoreError> {
         let mut sessions = self.read_indexed(move |connection| lists::sessions(connection, &query)).await?;
-        let Some(hidden) = self.hiding() else { return Ok(sessions) };
+        let hidden = self.hidden_now();
+        if hidden.is_empty() {
+            return Ok(sessions);
+        }
         let ids: Vec<SessionId> = sessions.iter().map(|row| row.id.clone()).collect();
         let titled = self.read(move |connection| {
             let mut statement = connection.prepare_cached(

@@ -72,7 +72,7 @@ use self::connect::Patience;
 pub use self::erase::{OwnerDeathCheck, StoreHolder};
 use self::failure::{Failure, Outcome, Place};
 pub use self::foreign::{ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue};
-use self::hidden::HiddenSource;
+use self::hidden::HiddenSlot;
 pub use self::index::NodeHint;
 use self::job::CommitJob;
 pub use self::mount::network_file_system;
@@ -85,11 +85,12 @@ use self::shared::SharedMemory;
 use self::writer::{Job, Writer};
 use crate::{
     ActionQuery, ActivityQuery, Commit, DerivedTables, DroppedFiles, Durability, Edge, Erasure, Fence,
-    FileActivity, FileChange, FileDropListener, FileStep, FileStepQuery, ForkPoint, Fut, Head, HiddenNodes,
-    IndexBacklog, IndexedAnswer, Label, Landmark, LineageEnd, LoggedAction, LoggedMove, OpenWork, Owner,
-    Piece, QUERY_LIMIT, ReadModel, ReadParts, RebuildBacklog, RebuildStart, RefName, ReflogQuery, Report,
-    Reservation, ReserveRequest, Resolution, Revision, Scope, SearchHits, SearchQuery, Seq, SeriesChunk,
-    SessionActivity, SessionQuery, SessionRow, Spelling, Store, StoreError, Upkeep, UsageQuery, UsageSum,
+    FileActivity, FileChange, FileDropListener, FileStep, FileStepQuery, ForkPoint, Fut, Head,
+    HiddenSnapshot, IndexBacklog, IndexedAnswer, Label, Landmark, LineageEnd, LoggedAction, LoggedMove,
+    OpenWork, Owner, Piece, QUERY_LIMIT, ReadModel, ReadParts, RebuildBacklog, RebuildStart, RefName,
+    ReflogQuery, Report, Reservation, ReserveRequest, Resolution, Revision, Scope, SearchHits, SearchQuery,
+    Seq, SeriesChunk, SessionActivity, SessionQuery, SessionRow, Spelling, Store, StoreError, Upkeep,
+    UsageQuery, UsageSum,
 };
 
 /// Readers beside the writer.
@@ -122,7 +123,7 @@ pub struct SqliteStore {
     place: Place,
     /// Of whoever indexes until all is done, call by call.
     prefetch: Arc<Mutex<Prefetch>>,
-    hidden: HiddenSource,
+    hidden: HiddenSlot,
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -186,7 +187,7 @@ impl SqliteStore {
         )
         .map_err(|error| system_error(&place.path, "start a thread for", &error))?;
         let prefetch = Arc::default();
-        let (readers, checkpointer, refusal, hidden) = (None, None, None, HiddenSource::new());
+        let (readers, checkpointer, refusal, hidden) = (None, None, None, HiddenSlot::new());
         Ok(Self { readers, checkpointer, writer: Some(writer), refusal, place, prefetch, hidden })
     }
 
@@ -240,7 +241,7 @@ impl SqliteStore {
         .map_err(|error| system_error(&place.path, "start a thread for", &error))?;
         let (readers, checkpointer) = (Some(readers), Some(checkpointer));
         let (writer, prefetch) = (Some(writer), Arc::default());
-        let hidden = HiddenSource::new();
+        let hidden = HiddenSlot::new();
         Ok(Self { readers, checkpointer, writer, refusal: None, place, prefetch, hidden })
     }
 
@@ -271,7 +272,7 @@ impl SqliteStore {
             refusal: Some(why),
             place,
             prefetch,
-            hidden: HiddenSource::new(),
+            hidden: HiddenSlot::new(),
         })
     }
 
@@ -603,8 +604,8 @@ impl Store for SqliteStore {
         Box::pin(async move { changes?.changed().await.map_err(|_| self.closed()) })
     }
 
-    fn hidden(&self) -> Option<&dyn HiddenNodes> {
-        self.hiding()
+    fn hidden(&self) -> HiddenSnapshot {
+        self.hidden_now()
     }
 }
 

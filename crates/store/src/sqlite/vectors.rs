@@ -235,7 +235,8 @@ impl Vectors for SqliteStore {
         Box::pin(async move {
             let mut batch = self.read(move |connection| without(connection, &model, most)).await?;
             // What nobody is shown is sent to no model either.
-            if let Some(hidden) = self.hiding() {
+            let hidden = self.hidden_now();
+            if !hidden.is_empty() {
                 if hidden.problem().is_some() {
                     // They are looked at again once it is known which are hidden.
                     batch.texts.clear();
@@ -274,7 +275,8 @@ impl Vectors for SqliteStore {
             // The conditions are looked up in the index.
             self.index_for(super::SEARCH_PATIENCE, &Arc::default()).await?;
             let mut found = self.read(move |connection| nearest(connection, &query, &model, &vector)).await?;
-            if let Some(hidden) = self.hiding() {
+            let hidden = self.hidden_now();
+            if !hidden.is_empty() {
                 found.hits.retain(|hit| !hidden.hides(&hit.node));
             }
             Ok(found)
