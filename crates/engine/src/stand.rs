@@ -59,19 +59,20 @@ pub(crate) async fn look(
     let failed = |error: OpenError| Refusal::Store { why: error.to_string() };
     let stand = stand(store, session, to).await.map_err(|error| failed(error.into()))?;
     let Some(Stand { at, .. }) = stand else { return Err(Refusal::NotInSession { node: to }) };
-    let (mut left, mut files) = (Vec::new(), TouchedFiles::default());
+    let (mut left, mut nodes, mut files) = (Vec::new(), Vec::new(), TouchedFiles::default());
     if wants_left {
         let branch = left_behind(store, from, at).await.map_err(|error| failed(error.into()))?;
         for place in context(&branch) {
-            let entry = &branch[place].1;
+            let (node, entry) = &branch[place];
             if let Entry::Compaction(Compaction { details: Some(details), .. }) = entry {
                 files.join(TouchedFiles::of_details(details));
             }
             left.extend(message_of(entry).map(|message| Arc::new(message.into_owned())));
+            nodes.resize(left.len(), *node);
         }
         files.add(&left);
     }
-    Ok(JumpTarget { at, left, files })
+    Ok(JumpTarget { at, left, nodes, files })
 }
 
 /// The context that a session would have behind a node.

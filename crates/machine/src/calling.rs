@@ -135,6 +135,17 @@ impl Machine {
         let (message, attempt) = (message.clone(), *attempt);
         run.cost += end.message.usage.cost.total + money.assumed;
         run.refused = money.refused;
+        if run.is_outdated {
+            let ended = EndedCall {
+                message,
+                attempt,
+                end: without_answer(end),
+                record,
+                hooks: Vec::new(),
+                replaced: None,
+            };
+            return self.keep_answer(ended);
+        }
         // Once for each time that it grew too long.
         run.overflowed &= end.error.is_some();
         let ended = EndedCall { message, attempt, end, record, hooks: hooks.to_vec(), replaced };
@@ -259,6 +270,10 @@ impl Machine {
         let (calls, prepared) = (std::mem::take(&mut answered.calls), std::mem::take(&mut answered.prepared));
         let (interventions, early) =
             (std::mem::take(&mut answered.interventions), std::mem::take(&mut answered.early));
+        if std::mem::take(&mut run.is_outdated) {
+            self.emit(Event::TurnEnded { turn });
+            return self.after_turn(TurnEnd::Continues);
+        }
         if let Some(error) = error {
             self.emit(Event::TurnEnded { turn });
             let error = match error.kind {
@@ -283,6 +298,14 @@ impl Machine {
         run.pauses = 0;
         self.start_tools(calls, prepared, interventions, early);
     }
+}
+
+/// A call whose answer is not used: it was made of something that was forgotten meanwhile.
+fn without_answer(end: CallEnd) -> CallEnd {
+    let error = ModelError::new(ModelErrorKind::Aborted, compacting::OUTDATED);
+    let mut message = end.message;
+    (message.content, message.error_message, message.response_id) = (Vec::new(), None, None);
+    CallEnd { message, error: Some(error), unknown: Vec::new(), ..end }
 }
 
 /// Whether the provider stopped in the middle of its own tools, and goes on with them when it gets the answer back.

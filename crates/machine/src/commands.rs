@@ -113,7 +113,10 @@ impl Machine {
                     // Done outside, before this command came.
                     AbortTarget::Background(_) => {}
                     AbortTarget::Compaction => match self.run.as_mut().map(|run| &mut run.phase) {
-                        Some(Phase::Compacting(_)) => self.out.push(Effect::CancelCall),
+                        Some(Phase::Compacting(compacting)) => {
+                            compacting.stop();
+                            self.out.push(Effect::CancelCall);
+                        }
                         Some(Phase::Jumping(jumping)) => {
                             jumping.stopped = true;
                             self.out.push(Effect::CancelCall);

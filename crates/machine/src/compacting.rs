@@ -47,6 +47,9 @@ impl Default for CompactionSettings {
 /// Under which name the node of a compaction keeps who gave its summary in place of the model.
 pub const SUPPLIED_BY: &str = "suppliedBy";
 
+/// Why a summary is not used.
+pub(super) const OUTDATED: &str = "something that it was made of was forgotten meanwhile";
+
 /// Characters of the user's own words that a compaction carries over, at most.
 const SAID: u64 = 32_000;
 
@@ -58,19 +61,40 @@ pub(super) struct CompactionState {
     reason: CompactionReason,
     cut: CutPoint,
     tokens_before: u64,
+    /// What the summary is to look at above all.
+    focus: Option<String>,
     /// What ends the turn when an overflow cannot be mended.
     error: Option<ModelError>,
     /// Somebody said something that is to be answered afterwards, although no run is under way.
     pub(super) has_prompt: bool,
     /// Why it came to nothing, while that is being recorded.
     nothing: Option<CompactionResult>,
-    /// What is to be summed up, while the session gets a name.
-    unnamed: Option<Box<Stretch>>,
+    /// The session gets a name first.
+    is_unnamed: bool,
+    /// A source of the summary under way was forgotten: it is not used.
+    is_outdated: bool,
+    /// Another summary is asked for when the calls for an outdated one are recorded.
+    is_again: bool,
+    /// Somebody stopped it.
+    is_stopped: bool,
 }
 
 impl CompactionState {
     pub(super) fn reason(&self) -> CompactionReason {
         self.reason
+    }
+
+    /// No further summary is asked for.
+    pub(super) fn stop(&mut self) {
+        self.is_stopped = true;
+    }
+
+    /// Messages at these places were forgotten; whether the summary under way is made of some of them.
+    pub(super) fn outdate(&mut self, places: &[usize]) -> bool {
+        let is_asked = self.nothing.is_none() && !self.is_unnamed;
+        let is_source = is_asked && places.iter().any(|place| *place < self.cut.first_kept);
+        self.is_outdated |= is_source;
+        is_source
     }
 }
 
@@ -248,19 +272,35 @@ impl Machine {
         error: Option<ModelError>,
     ) {
         let tokens_before = self.size();
-        let (Some(run), Some(head)) = (&mut self.run, self.head) else { return };
+        let (Some(run), true) = (&mut self.run, self.head.is_some()) else { return };
         run.phase = Phase::Compacting(Box::new(CompactionState {
             reason,
             cut,
             tokens_before,
+            focus,
             error,
             has_prompt: false,
             nothing: None,
-            unnamed: None,
+            is_unnamed: !self.has_ref,
+            is_outdated: false,
+            is_again: false,
+            is_stopped: false,
         }));
-        let dollars = self.limits.max_cost.map(|max| max - run.cost);
-        let run = run.id.clone();
         self.emit(Event::CompactionStarted { reason });
+        if self.has_ref {
+            return self.ask_summary(false);
+        }
+        // Before its first commit the session has no name under which a call could be recorded.
+        self.commit(Tag::Named, Vec::new(), Vec::new(), true);
+    }
+
+    /// Asks for a summary of what is to go, as it is now.
+    fn ask_summary(&mut self, is_again: bool) {
+        let Some(Run { id, cost, phase: Phase::Compacting(compacting), .. }) = &self.run else { return };
+        let Some(head) = self.head else { return };
+        let (run, cut, focus) = (id.clone(), compacting.cut, compacting.focus.clone());
+        let reason = Some(compacting.reason);
+        let dollars = self.limits.max_cost.map(|max| max - cost);
         let model = &self.prefix.model;
         let window = if model.context_window == 0 { u64::MAX } else { model.context_window };
         let previous = match self.messages.first().map(AsRef::as_ref) {
@@ -270,7 +310,8 @@ impl Machine {
         let turn = cut.turn.unwrap_or(cut.first_kept);
         let stretch = Stretch {
             purpose: Purpose::Compaction,
-            reason: Some(reason),
+            reason,
+            is_again,
             previous,
             history: self.messages[cut.begin..turn].to_vec(),
             turn: self.messages[turn..cut.first_kept].to_vec(),
@@ -279,30 +320,18 @@ impl Machine {
             max_tokens: self.summary_tokens(),
             dollars,
         };
-        let stretch = Box::new(stretch);
-        if self.has_ref {
-            return self.out.push(self.summary_of(run, head, stretch));
-        }
-        // Before its first commit the session has no name under which a call could be recorded.
-        if let Some(Run { phase: Phase::Compacting(compacting), .. }) = &mut self.run {
-            compacting.unnamed = Some(stretch);
-        }
-        self.commit(Tag::Named, Vec::new(), Vec::new(), true);
-    }
-
-    fn summary_of(&self, run: RunId, head: NodeId, stretch: Box<Stretch>) -> Effect {
-        let (model, thinking) = (self.prefix.model.clone(), self.prefix.epoch.thinking);
-        Effect::Summarize { run, head, model, thinking, stretch }
+        let (model, thinking) = (model.clone(), self.prefix.epoch.thinking);
+        self.out.push(Effect::Summarize { run, head, model, thinking, stretch: Box::new(stretch) });
     }
 
     /// The session has a name, and can be compacted.
     pub(super) fn named(&mut self) {
-        let Some(Run { id, aborting, phase: Phase::Compacting(compacting), .. }) = &mut self.run else {
+        let Some(Run { aborting, phase: Phase::Compacting(compacting), .. }) = &mut self.run else { return };
+        let aborting = *aborting || compacting.is_stopped;
+        if !std::mem::take(&mut compacting.is_unnamed) {
             return;
-        };
-        let (run, aborting) = (id.clone(), *aborting);
-        let (Some(stretch), Some(head)) = (compacting.unnamed.take(), self.head) else { return };
-        self.out.push(self.summary_of(run, head, stretch));
+        }
+        self.ask_summary(false);
         if aborting {
             self.out.push(Effect::CancelCall);
         }
@@ -314,16 +343,26 @@ impl Machine {
             return self.branch_summarized(result);
         }
         let Phase::Compacting(compacting) = &mut run.phase else { return };
+        let is_outdated = std::mem::take(&mut compacting.is_outdated);
+        let result = match result {
+            Ok(Summary { made, .. }) if is_outdated => Err(Box::new(NoSummary { why: None, made })),
+            result => result,
+        };
         let Summary { text, made, supplied_by, hooks, provenance } = match result {
             Ok(summary) => summary,
             Err(none) => {
                 let NoSummary { why, made } = *none;
                 run.cost += made.cost();
+                let is_spent = self.limits.max_cost.is_some_and(|max| run.cost + run.side_cost >= max);
+                let is_ended = run.aborting || compacting.is_stopped;
+                let is_again = is_outdated && !is_ended && !is_spent;
+                let why = if is_outdated && !is_ended { Some(OUTDATED.to_owned()) } else { why };
                 let data = failed_summary_json(why.as_deref(), &made.usage);
                 let result = why.map_or(CompactionResult::Aborted, CompactionResult::Failed);
                 if made.records.is_empty() {
-                    return self.compaction_over(result);
+                    return if is_again { self.ask_summary(true) } else { self.compaction_over(result) };
                 }
+                compacting.is_again = is_again;
                 // The context stays as it was; that calls were made and paid for is kept beside it.
                 compacting.nothing = Some(result);
                 let step = step_of(Some(run.id.clone()), made.records);
@@ -373,10 +412,12 @@ impl Machine {
 
     /// The compaction is kept: the context is what it leaves.
     pub(super) fn compaction_committed(&mut self, plan: &Plan, nodes: &[NodeId]) {
-        if let Some(Run { phase: Phase::Compacting(compacting), .. }) = &mut self.run
+        if let Some(Run { aborting, phase: Phase::Compacting(compacting), .. }) = &mut self.run
             && let Some(nothing) = compacting.nothing.take()
         {
-            return self.compaction_over(nothing);
+            let is_ended = *aborting || compacting.is_stopped;
+            let is_again = std::mem::take(&mut compacting.is_again) && !is_ended;
+            return if is_again { self.ask_summary(true) } else { self.compaction_over(nothing) };
         }
         let Some((Entry::Compaction(compaction), node)) =
             plan.drafts.iter().zip(nodes).map(|(draft, node)| (&*draft.entry, *node)).next_back()

@@ -2,10 +2,15 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{ModelRequest, NodeId};
+use quipu_protocol::{Event, ModelRequest, NodeId, Notice};
 use quipu_transcript::{forgotten_compaction, forgotten_message, sent_tokens};
 
-use super::Machine;
+use super::jump::OutdatedSummary;
+use super::{Effect, Machine, Phase};
+
+/// What people are told when it is too late to make a summary anew.
+const STORED: &str = "Something was forgotten while a summary of it was being stored. The summary may still say it: undo it, or \
+    have what it says forgotten as well.";
 
 /// A request that is recorded with the commit before it: this very one, not one that says the same.
 #[derive(Debug, Clone)]
@@ -30,25 +35,52 @@ impl Machine {
 
     /// From here on no request has what these nodes say.
     pub(super) fn forget(&mut self, forgotten: &[NodeId]) {
-        let mut is_changed = false;
-        for (message, node) in self.messages.iter_mut().zip(&self.nodes) {
+        let mut changed = Vec::new();
+        for (place, (message, node)) in self.messages.iter_mut().zip(&self.nodes).enumerate() {
             if forgotten.contains(node) {
                 let left = forgotten_message(message);
-                is_changed |= left != **message;
+                if left != **message {
+                    changed.push(place);
+                }
                 *message = Arc::new(left);
             }
         }
+        self.outdate(forgotten, &changed);
         let is_summary = self.nodes.first().is_some_and(|first| forgotten.contains(first));
         if let Some(compacted) = self.compacted.take_if(|_| is_summary) {
             self.compacted = Some(Arc::new(forgotten_compaction(&compacted)));
         }
-        if !is_changed {
+        if changed.is_empty() {
             return;
         }
         self.estimated = self.messages.iter().map(|message| sent_tokens(message)).sum();
         if let Some(request) = self.next.take() {
             // What the last commit recorded is not what is asked.
             self.revoke_pending_call(request);
+        }
+    }
+
+    /// What is being made of what was forgotten is not used: an answer and a summary are asked for again.
+    fn outdate(&mut self, forgotten: &[NodeId], changed: &[usize]) {
+        let is_stored = self.committing.is_some();
+        let Some(run) = &mut self.run else { return };
+        let summary = match &mut run.phase {
+            Phase::Calling { .. } => {
+                run.is_outdated |= !changed.is_empty();
+                OutdatedSummary::Unaffected
+            }
+            Phase::Compacting(compacting) => match (compacting.outdate(changed), is_stored) {
+                (false, _) => OutdatedSummary::Unaffected,
+                (true, true) => OutdatedSummary::Stored,
+                (true, false) => OutdatedSummary::Pending,
+            },
+            Phase::Jumping(jumping) => jumping.outdate(forgotten),
+            _ => OutdatedSummary::Unaffected,
+        };
+        match summary {
+            OutdatedSummary::Unaffected => {}
+            OutdatedSummary::Pending => self.out.push(Effect::CancelCall),
+            OutdatedSummary::Stored => self.emit(Event::from(Notice::Note { text: STORED.to_owned() })),
         }
     }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use quipu_protocol::{
     Ack, Entry, Event, JumpReport, JumpResult, MoveFiles, NodeId, Refusal, RunId, Summarize, Usage,
 };
-use quipu_transcript::{branch_summary, compaction_note};
+use quipu_transcript::{branch_summary, compaction_note, forgotten_message};
 
+use super::compacting::OUTDATED;
 use super::{
     Draft, Effect, JumpTarget, Machine, MoveOrder, MoveResult, NoSummary, Phase, PlanOp, Purpose, ReplyId,
     Run, Stretch, Summary, Tag, failed_summary_json, step_of,
@@ -22,6 +23,8 @@ pub(super) struct JumpState {
     /// The head before the jump.
     from: NodeId,
     summary: Option<Summarize>,
+    /// What the summary is to look at above all.
+    focus: Option<String>,
     label: Option<String>,
     /// What happens to files.
     along: MoveFiles,
@@ -37,6 +40,48 @@ pub(super) struct JumpState {
     pub(super) has_prompt: bool,
     /// The result of a failed jump while its cost is recorded.
     nothing: Option<JumpResult>,
+    /// A source of the summary under way was forgotten: it is not used.
+    is_outdated: bool,
+    /// Another summary is asked for when the calls for an outdated one are recorded.
+    is_again: bool,
+}
+
+/// What becomes of a summary when some of what it is made of is forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OutdatedSummary {
+    /// It is made of other nodes, or there is none.
+    Unaffected,
+    /// It is under way, and made anew.
+    Pending,
+    /// It is being stored.
+    Stored,
+}
+
+impl JumpState {
+    /// Takes what was forgotten out of what is summed up.
+    pub(super) fn outdate(&mut self, forgotten: &[NodeId]) -> OutdatedSummary {
+        let Some(target) = &mut self.target else { return OutdatedSummary::Unaffected };
+        let mut is_source = false;
+        for (message, node) in target.left.iter_mut().zip(&target.nodes) {
+            if forgotten.contains(node) {
+                let left = forgotten_message(message);
+                is_source |= left != **message;
+                *message = Arc::new(left);
+            }
+        }
+        match is_source && self.nothing.is_none() {
+            false => OutdatedSummary::Unaffected,
+            true if self.summed.is_some() => OutdatedSummary::Stored,
+            true => {
+                self.is_outdated = true;
+                OutdatedSummary::Pending
+            }
+        }
+    }
+
+    fn left_nodes(&self) -> &[NodeId] {
+        self.target.as_ref().map(|target| target.nodes.as_slice()).unwrap_or_default()
+    }
 }
 
 impl Machine {
@@ -66,6 +111,7 @@ impl Machine {
             to,
             from,
             summary,
+            focus: None,
             label,
             along,
             reply: Some(reply),
@@ -75,6 +121,8 @@ impl Machine {
             stopped: false,
             has_prompt: false,
             nothing: None,
+            is_outdated: false,
+            is_again: false,
         }));
         self.run = Some(Run { phase, ..Run::new(run.clone()) });
         self.out.push(Effect::ResolveTarget { run, from, to, left });
@@ -82,7 +130,7 @@ impl Machine {
 
     pub(super) fn target_resolved(&mut self, result: Result<Box<JumpTarget>, Refusal>) {
         let Some(Run { id, aborting, phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
-        let (run, to, from) = (id.clone(), jumping.to, jumping.from);
+        let (run, to) = (id.clone(), jumping.to);
         let stopped = *aborting || jumping.stopped;
         let Some(reply) = jumping.reply.take() else { return };
         let target = match result {
@@ -92,36 +140,63 @@ impl Machine {
                 return self.finish_jump(None);
             }
         };
-        let left = target.left.clone();
-        let summary = jumping.summary.take().filter(|_| !left.is_empty());
+        let summary = jumping.summary.take().filter(|_| !target.left.is_empty());
         jumping.target = Some(target);
-        self.out.push(Effect::Reply(reply, Ok(Ack::Started(run.clone()))));
+        let is_wanted = summary.is_some();
+        jumping.focus = summary.and_then(|Summarize { focus }| focus);
+        self.out.push(Effect::Reply(reply, Ok(Ack::Started(run))));
         self.emit(Event::JumpStarted { to });
         if stopped {
             return self.finish_jump(Some(JumpResult::Aborted));
         }
-        let Some(Summarize { focus }) = summary else { return self.order_jump(None) };
+        if is_wanted { self.ask_branch_summary() } else { self.order_jump(None) }
+    }
+
+    /// Asks for a summary of what is left, as it is now.
+    fn ask_branch_summary(&mut self) {
+        let Some(Run { id, cost, phase: Phase::Jumping(jumping), .. }) = &self.run else { return };
+        let Some(target) = &jumping.target else { return };
+        let (run, head, focus) = (id.clone(), jumping.from, jumping.focus.clone());
+        let dollars = self.limits.max_cost.map(|max| max - cost);
+        let left = target.left.clone();
         let model = self.prefix.model.clone();
         let stretch = Stretch {
             purpose: Purpose::Branch,
             reason: None,
+            is_again: false,
             previous: None,
             history: left,
             turn: Vec::new(),
             focus,
             window: if model.context_window == 0 { u64::MAX } else { model.context_window },
             max_tokens: self.summary_tokens().min(BRANCH),
-            dollars: self.limits.max_cost,
+            dollars,
         };
         let thinking = self.prefix.epoch.thinking;
-        self.out.push(Effect::Summarize { run, head: from, model, thinking, stretch: Box::new(stretch) });
+        self.out.push(Effect::Summarize { run, head, model, thinking, stretch: Box::new(stretch) });
+    }
+
+    /// The nodes of the branch that a jump leaves, where it is summed up.
+    pub fn left_nodes(&self) -> &[NodeId] {
+        match self.run.as_ref().map(|run| &run.phase) {
+            Some(Phase::Jumping(jumping)) => jumping.left_nodes(),
+            _ => &[],
+        }
     }
 
     pub(super) fn branch_summarized(&mut self, result: Result<Summary, Box<NoSummary>>) {
         let most = self.carried_over();
-        let Some(Run { id, cost, phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
+        let Some(run) = &mut self.run else { return };
+        let mut spent = run.spent();
+        let Run { id, cost, aborting, phase: Phase::Jumping(jumping), .. } = run else { return };
         let run = id.clone();
+        let is_ended = *aborting || jumping.stopped;
+        let is_outdated = std::mem::take(&mut jumping.is_outdated);
         let Some(target) = &jumping.target else { return };
+        let result = match result {
+            Ok(Summary { made, .. }) if is_outdated => Err(Box::new(NoSummary { why: None, made })),
+            result => result,
+        };
         let (draft, nothing) = match result {
             Ok(Summary { text, made, .. }) => {
                 *cost += made.cost();
@@ -133,11 +208,16 @@ impl Machine {
             Err(none) => {
                 let NoSummary { why, made } = *none;
                 *cost += made.cost();
+                spent += made.cost();
+                let is_spent = self.limits.max_cost.is_some_and(|max| spent >= max);
+                let is_again = is_outdated && !is_ended && !is_spent;
+                let why = if is_outdated && !is_ended { Some(OUTDATED.to_owned()) } else { why };
                 let data = failed_summary_json(why.as_deref(), &made.usage);
                 let result = why.map_or(JumpResult::Aborted, JumpResult::Failed);
                 if made.records.is_empty() {
-                    return self.finish_jump(Some(result));
+                    return if is_again { self.ask_branch_summary() } else { self.finish_jump(Some(result)) };
                 }
+                jumping.is_again = is_again;
                 // The calls were made and paid for: record them at the current head.
                 let step = step_of(Some(run), made.records);
                 (Draft::of(Entry::Meta(data), step), Some(result))
@@ -203,8 +283,15 @@ impl Machine {
 
     /// The record of a failed jump is committed.
     pub(super) fn jump_committed(&mut self) {
-        let Some(Run { phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
+        let head = self.head;
+        let Some(Run { aborting, phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
         let nothing = jumping.nothing.take();
+        let is_ended = *aborting || jumping.stopped;
+        if std::mem::take(&mut jumping.is_again) && !is_ended {
+            // The record stands behind what is left.
+            jumping.from = head.unwrap_or(jumping.from);
+            return self.ask_branch_summary();
+        }
         self.finish_jump(nothing);
     }
 

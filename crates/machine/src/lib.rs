@@ -98,6 +98,8 @@ struct Run {
     refused: Option<Outcome>,
     /// A compaction failed; the run goes on without.
     compaction_failed: bool,
+    /// Something in the request under way was forgotten: its answer is not used.
+    is_outdated: bool,
     /// How often in a row the provider paused within its own tools.
     pauses: u32,
     /// How often in a row hooks went on with it.
@@ -119,6 +121,7 @@ impl Run {
             overflowed: false,
             refused: None,
             compaction_failed: false,
+            is_outdated: false,
             pauses: 0,
             prolonged: 0,
             attempted: FallbackProgress::default(),

@@ -12,6 +12,8 @@ pub struct JumpTarget {
     pub at: NodeId,
     /// The messages that would be left, if requested.
     pub left: Vec<Arc<Message>>,
+    /// The node of each of them.
+    pub nodes: Vec<NodeId>,
     /// The files that were touched there.
     pub files: TouchedFiles,
 }

@@ -13,6 +13,8 @@ use quipu_transcript::Prune;
 
 use super::*;
 
+/// A run, and the request that it sends.
+type RunRequest = (RunId, Arc<ModelRequest>);
 /// A move as the machine wants it.
 type OrderedMove = (RunId, NodeId, MoveOrder, Vec<PlanOp>, Epoch);
 
@@ -125,7 +127,7 @@ struct World {
     machine: Machine,
     laws: EventLaws,
     /// With the run whose next request is recorded along with it, and that request.
-    commits: VecDeque<(Tag, Plan, Option<(RunId, Arc<ModelRequest>)>)>,
+    commits: VecDeque<(Tag, Plan, Option<RunRequest>)>,
     call: Option<FakeCall>,
     /// A stretch that is being summed up, and whether that was cancelled.
     summary: Option<(RunId, bool)>,
@@ -654,9 +656,10 @@ impl World {
         let kept: Vec<NodeId> = self.lineage(at).iter().map(|(id, _)| *id).collect();
         let mut behind = self.lineage(from);
         behind.retain(|(id, _)| left && !kept.contains(id));
-        let messages = behind.iter().filter_map(|(_, entry)| quipu_transcript::message_of(entry));
-        let left = messages.map(|message| Arc::new(message.into_owned())).collect();
-        let target = JumpTarget { at, left, files: Default::default() };
+        let messages =
+            behind.iter().filter_map(|(id, entry)| Some((id, quipu_transcript::message_of(entry)?)));
+        let (left, nodes) = messages.map(|(id, message)| (Arc::new(message.into_owned()), *id)).unzip();
+        let target = JumpTarget { at, left, nodes, files: Default::default() };
         self.give(MachineInput::TargetResolved { run, result: Ok(Box::new(target)) });
     }
 

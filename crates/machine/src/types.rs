@@ -674,6 +674,8 @@ pub struct Stretch {
     pub purpose: Purpose,
     /// Why, where it is compacted.
     pub reason: Option<CompactionReason>,
+    /// Whether a summary was made before that is not used.
+    pub is_again: bool,
     /// The summary of the previous compaction.
     pub previous: Option<String>,
     /// Whole turns.

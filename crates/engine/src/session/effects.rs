@@ -110,7 +110,7 @@ impl Task {
                 let (sources, toolbox) = (self.sources.clone(), self.toolbox.clone());
                 let models = self.models.clone();
                 let work = async move {
-                    if stretch.purpose == Purpose::Compaction {
+                    if stretch.purpose == Purpose::Compaction && !stretch.is_again {
                         let notices = sources.before_compaction(&stretch, head, &cancel).await;
                         tell(&input, notices).await;
                     }

@@ -24,7 +24,9 @@ impl Task {
         self.forgotten = ForgottenMark { version, head };
         let all = self.machine.nodes();
         let looked_at = if is_new { all } else { &all[all.len().saturating_sub(NEWEST)..] };
-        let nodes: Vec<NodeId> = looked_at.iter().filter(|node| hidden.hides(node)).copied().collect();
+        let left = self.machine.left_nodes();
+        let nodes: Vec<NodeId> =
+            looked_at.iter().chain(left).filter(|node| hidden.hides(node)).copied().collect();
         if !nodes.is_empty() {
             self.give(MachineInput::Forgotten(nodes));
         }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use quipu::protocol::{Command, Message, NodeId, Outcome};
+use quipu::protocol::{Command, CompactionResult, Event, JumpResult, Message, NodeId, Outcome, Summarize};
 use quipu::store::{
     HiddenNodes, HiddenSnapshot, HiddenSource, LineageEnd, ReadModel as _, SearchQuery, SessionQuery,
     Store as _, Upkeep as _, decode_all, decode_nodes,
@@ -14,7 +14,8 @@ use quipu_history::{LifeQuery, RecallQuery, life, recall};
 use quipu_transcript::{FORGOTTEN, check_conversation};
 use serde_json::json;
 
-use crate::support::{Gate, Reply, World, call, say};
+use crate::compact::{is_summary_request, long, options};
+use crate::support::{Gate, LiveSession, Reply, World, call, say};
 
 /// What is forgotten at one moment.
 #[derive(Default, Clone)]
@@ -208,6 +209,117 @@ async fn forgotten_lines_leave_the_prompts_of_open_sessions() {
     assert_eq!(live.run("And again.").await, Outcome::Done);
     assert!(!last().contains("vole") && last().contains("two stays"), "{}", last());
     live.finish().await;
+}
+
+/// A session whose first prompt has the word, and where it stood behind the answer.
+async fn with_a_past(world: &World) -> (LiveSession, NodeId) {
+    let live = world.create_with(options(world, 4_000)).await;
+    assert_eq!(live.run("Hello.").await, Outcome::Done);
+    let begin = live.session.view().head.unwrap();
+    for text in ["the wombat", "question-1"] {
+        assert_eq!(live.run(&long(text)).await, Outcome::Done);
+    }
+    (live, begin)
+}
+
+/// Holds the answer to the request that is made next while the word is forgotten.
+async fn forget_meanwhile(world: &World, list: &List, live: &LiveSession, gate: &Gate) {
+    gate.reached().await;
+    let nodes = with_word(world, live.session.view().head.unwrap(), "wombat").await;
+    assert!(!nodes.is_empty());
+    list.forget(nodes);
+    gate.open();
+}
+
+fn summaries(world: &World) -> Vec<String> {
+    let bodies = world.fake.bodies();
+    let summaries = bodies.iter().filter(|body| is_summary_request(body));
+    summaries.map(|body| String::from_utf8(body.to_vec()).unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn summary_of_what_is_forgotten_meanwhile_is_made_anew() {
+    for jumps in [false, true] {
+        let answers = (0..3).map(|n| say(&long(&format!("answer-{n}"))));
+        let (world, list) = world(answers);
+        let (live, begin) = with_a_past(&world).await;
+        let gate = Gate::new();
+        let first = Reply { before: Some(gate.clone()), cost: 0.25, ..say("A wombat came up.") };
+        world.fake.push([first, say("Somebody came up."), say("Yes.")]);
+        match jumps {
+            true => {
+                let summary = Some(Summarize { focus: None });
+                live.session.jump(begin, summary, None).await.unwrap();
+            }
+            false => drop(live.session.compact(None).await.unwrap()),
+        }
+        forget_meanwhile(&world, &list, &live, &gate).await;
+        let is_over =
+            |event: &Event| matches!(event, Event::CompactionEnded { .. } | Event::JumpEnded { .. });
+        live.until(1, is_over).await;
+        let done = live.all(|event| match event {
+            Event::CompactionEnded { result, .. } => Some(matches!(**result, CompactionResult::Done { .. })),
+            Event::JumpEnded { result } => Some(matches!(**result, JumpResult::Done(_))),
+            _ => None,
+        });
+        assert_eq!(done, [true]);
+        let made = summaries(&world);
+        assert_eq!(made.len(), 2);
+        assert!(made[0].contains("wombat") && !made[1].contains("wombat"), "{}", made[1]);
+        assert_eq!(live.run("And now?").await, Outcome::Done);
+        is_without(&world, "wombat");
+        let last = String::from_utf8(world.fake.bodies().last().unwrap().to_vec()).unwrap();
+        assert!(last.contains("Somebody came up."), "{last}");
+        // What was paid for the first one is in the graph.
+        assert!(live.session.spent() >= 0.25);
+        live.finish().await;
+        assert_eq!(world.store.check().await.unwrap().problems, []);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn summary_of_other_nodes_is_used_whatever_is_forgotten() {
+    let answers = (0..3).map(|n| say(&long(&format!("answer-{n}"))));
+    let (world, list) = world(answers);
+    let (live, _) = with_a_past(&world).await;
+    let gate = Gate::new();
+    world.fake.push([Reply { before: Some(gate.clone()), ..say("A wombat came up.") }]);
+    live.session.compact(None).await.unwrap();
+    gate.reached().await;
+    // It stays as it is.
+    list.forget(with_word(&world, live.session.view().head.unwrap(), "answer-2").await);
+    gate.open();
+    live.until(1, |event| matches!(event, Event::CompactionEnded { .. })).await;
+    live.finish().await;
+    assert_eq!(summaries(&world).len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answer_to_what_is_forgotten_meanwhile_is_asked_again() {
+    for streams in [false, true] {
+        let (world, list) = world([say("Well.")]);
+        let live = world.create().await;
+        assert_eq!(live.run("Tell of the wombat.").await, Outcome::Done);
+        let gate = Gate::new();
+        let answer = say("The wombat, again and again.");
+        let answer = match streams {
+            true => Reply { amid: Some(gate.clone()), pieces: 2, cost: 0.25, ..answer },
+            false => Reply { before: Some(gate.clone()), cost: 0.25, ..answer },
+        };
+        world.fake.push([answer, say("Well, well."), say("Yes.")]);
+        let meanwhile = forget_meanwhile(&world, &list, &live, &gate);
+        let (outcome, ()) = tokio::join!(live.run("And on?"), meanwhile);
+        assert_eq!(outcome, Outcome::Done);
+        is_without(&world, "wombat");
+        assert!(live.said().iter().all(|text| !text.contains("again and again")), "{:?}", live.said());
+        assert_eq!(live.run("And now?").await, Outcome::Done);
+        is_without(&world, "wombat");
+        let last = String::from_utf8(world.fake.bodies().last().unwrap().to_vec()).unwrap();
+        assert!(last.contains("Well, well."), "{last}");
+        assert!(live.session.spent() >= 0.25);
+        live.finish().await;
+        assert_eq!(world.store.check().await.unwrap().problems, []);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
