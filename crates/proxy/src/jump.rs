@@ -1,9 +1,9 @@
 //! Jumps in conversations of clients: what is asked, what is left out, and how a request is changed.
 
-use quipu_archive::ConversationDigest;
+use quipu_archive::{ConversationDigest, LiveConversation};
 use quipu_history::{CarryoverError, carryover_note};
 use quipu_protocol::{Json, NodeId, SessionId, UnixMs};
-use quipu_store::{Op, OpenJump, RefName};
+use quipu_store::{HiddenSnapshot, Op, OpenJump, RefName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -154,6 +154,13 @@ pub(crate) fn carryover(note: &str) -> String {
     carryover_note(note, Some(WARNS))
 }
 
+/// Whether a person had the message of a jump forgotten that is in force.
+pub(crate) fn is_forgotten(hidden: &HiddenSnapshot, live: &LiveConversation, edit: &Edit) -> bool {
+    let keep = ConversationDigest::parse(&edit.keep);
+    let node = keep.and_then(|keep| live.find(carryover_digest(keep, &edit.carryover)));
+    hidden.problem().is_some() || node.is_some_and(|node| hidden.hides(&node))
+}
+
 /// The digest of a conversation behind the carryover.
 pub(crate) fn carryover_digest(keep: ConversationDigest, text: &str) -> ConversationDigest {
     let mut list = ItemList::after(keep);
@@ -185,9 +192,27 @@ pub(crate) fn closed(items: &[Item], at: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Where an item with this digest is, the first of several that do not count.
-fn position(items: &[Item], digest: &str) -> Option<usize> {
-    items.iter().position(|item| item.counts && item.digest.hex() == digest)
+/// The items of a conversation with some of its jumps.
+pub(crate) struct ViewItems {
+    pub(crate) now: Vec<Item>,
+    /// The same as they were recorded, where the message of a jump was forgotten since.
+    pub(crate) before: Option<Vec<Item>>,
+}
+
+impl ViewItems {
+    /// Where an item with this digest is, the first of several that do not count.
+    pub(crate) fn position(&self, digest: &str) -> Option<usize> {
+        let is_it = |item: &Item| item.counts && item.digest.hex() == digest;
+        let before = || self.before.iter().flatten().position(is_it);
+        self.now.iter().position(is_it).or_else(before)
+    }
+
+    /// What may be known of an item.
+    pub(crate) fn digests(&self, at: usize) -> impl Iterator<Item = ConversationDigest> {
+        let now = self.now.get(at).map(|item| item.digest);
+        let before = self.before.as_ref().and_then(|items| items.get(at)).map(|item| item.digest);
+        now.into_iter().chain(before.filter(|before| Some(*before) != now))
+    }
 }
 
 /// A line of a person, whatever stands before it.
@@ -198,18 +223,19 @@ pub(crate) fn line_digest(item: &Item, seal: &dyn Fn(&str) -> String) -> String 
 
 /// Whether this is the conversation of an edit with something before the question changed, so that nobody can tell what is
 /// to be left out.
-pub(crate) fn is_changed(items: &[Item], edit: &Edit, seal: &dyn Fn(&str) -> String) -> bool {
-    let mut lines = items.iter().filter(|item| item.author == Author::User && item.counts);
-    position(items, &edit.question).is_none() && lines.any(|item| line_digest(item, seal) == edit.line)
+pub(crate) fn is_changed(items: &ViewItems, edit: &Edit, seal: &dyn Fn(&str) -> String) -> bool {
+    let mut lines = items.now.iter().filter(|item| item.author == Author::User && item.counts);
+    items.position(&edit.question).is_none() && lines.any(|item| line_digest(item, seal) == edit.line)
 }
 
-/// The request without what an edit leaves out; `None` where it is of another conversation.
-pub(crate) fn applied(body: &RequestBody, items: &[Item], edit: &Edit) -> Option<RequestBody> {
-    let keep = position(items, &edit.keep)?;
-    let mut cut = position(items, &edit.cut)?;
+/// The request without what an edit leaves out, with `note` in its place; `None` where it is of another conversation.
+pub(crate) fn applied(body: &RequestBody, view: &ViewItems, edit: &Edit, note: &str) -> Option<RequestBody> {
+    let keep = view.position(&edit.keep)?;
+    let mut cut = view.position(&edit.cut)?;
     if cut < keep {
         return None;
     }
+    let items = &view.now;
     if edit.with_answer {
         while items.get(cut + 1).is_some_and(|item| item.author == Author::Assistant) {
             cut += 1;
@@ -224,7 +250,7 @@ pub(crate) fn applied(body: &RequestBody, items: &[Item], edit: &Edit) -> Option
         let of_it = || items.iter().enumerate().filter(|(_, item)| item.element == element);
         let behind = of_it().any(|(index, _)| index > keep);
         if behind && !is_put && of_it().all(|(index, _)| index > keep) {
-            push(&mut out, wire, Piece::Made(wire.user_element(&edit.carryover)));
+            push(&mut out, wire, Piece::Made(wire.user_element(note)));
             is_put = true;
         }
         let (dropped, all) = (of_it().filter(|(index, _)| left_out(*index)).count(), of_it().count());
@@ -236,12 +262,12 @@ pub(crate) fn applied(body: &RequestBody, items: &[Item], edit: &Edit) -> Option
             push(&mut out, wire, Piece::Made(part_of(&piece.value(), &blocks)));
         }
         if behind && !is_put {
-            push(&mut out, wire, Piece::Made(wire.user_element(&edit.carryover)));
+            push(&mut out, wire, Piece::Made(wire.user_element(note)));
             is_put = true;
         }
     }
     if !is_put {
-        push(&mut out, wire, Piece::Made(wire.user_element(&edit.carryover)));
+        push(&mut out, wire, Piece::Made(wire.user_element(note)));
     }
     Some(body.with(out))
 }

@@ -3,13 +3,16 @@
 use quipu_archive::{ConversationDigest, LiveConversation, LiveEntry};
 use quipu_history::INCARNATE;
 use quipu_protocol::{Body, Content, Entry, Message, NodeId, SessionId, StepInfo, UnixMs, UserMessage};
-use quipu_store::{Action, Graph, Op, RefExpectation, RefMove, StoreError};
+use quipu_store::{Action, Graph, LineageEnd, Op, RefExpectation, RefMove, StoreError, decode_whole};
+use quipu_transcript::FORGOTTEN;
 
 use crate::exchange::now;
-use crate::jump::{AskedJump, Edit, JumpPlan, REFS, carryover, carryover_digest, plan_ref, row};
+use crate::jump::{AskedJump, Edit, JumpPlan, MARK, REFS, carryover, carryover_digest, plan_ref, row};
 
 /// Characters of the beginning of an id at least.
 const SHORTEST: usize = 4;
+/// Nodes among which a question is looked for before the answer to it: a client puts context beside it.
+const BESIDE: usize = 4;
 
 /// Why a jump cannot be confirmed.
 #[derive(Debug, thiserror::Error)]
@@ -144,6 +147,7 @@ pub async fn confirm(store: &dyn Graph, id: &str) -> Result<Confirmation, StateE
         [Some(asked.id.as_str()), Some(session.as_str())]
     })?;
     let mut live = LiveConversation::load(store, &agent, &session).await?;
+    let asked = AskedJump { note: note_now(store, &asked).await?, ..asked };
     let edit = Edit {
         keep: asked.keep.clone(),
         cut: asked.question.clone(),
@@ -157,6 +161,23 @@ pub async fn confirm(store: &dyn Graph, id: &str) -> Result<Confirmation, StateE
     let carryover = confirmation(store, &mut live, &asked, edit).await?;
     let carryover = carryover.ok_or(StateError::Gone(asked.target))?;
     Ok(Confirmation { session, target: asked.target, carryover })
+}
+
+/// What is to be said to the model at the target: nothing of it where a person had the question forgotten meanwhile.
+pub(crate) async fn note_now(store: &dyn Graph, asked: &AskedJump) -> Result<String, StoreError> {
+    let hidden = store.hidden();
+    if hidden.is_empty() {
+        return Ok(asked.note.clone());
+    }
+    let nodes = store.lineage(asked.departure, LineageEnd::Count(BESIDE)).await?;
+    let decoded = decode_whole(store, &nodes).await?;
+    let asks = |entry: &Entry| match entry {
+        Entry::Message(Message::User(user)) => user.content.text().trim_start().starts_with(MARK),
+        _ => false,
+    };
+    let mut questions = nodes.iter().zip(&decoded).filter(|(_, one)| asks(&one.entry));
+    let is_hidden = hidden.problem().is_some() || questions.any(|(node, _)| hidden.hides(&node.id));
+    Ok(if is_hidden { FORGOTTEN.to_owned() } else { asked.note.clone() })
 }
 
 /// Requests of the session go out as they come again; how many sessions that were.

@@ -7,27 +7,31 @@ use http::HeaderMap;
 use quipu_archive::{ConversationDigest, LiveEntry, LivePlan};
 use quipu_protocol::{Content, Entry, Message, NodeId, StepInfo, UnixMs};
 use quipu_store::{Graph, RefMove, Resolution, Scope, StoreError};
+use quipu_transcript::FORGOTTEN;
 
 use super::keeping::ReadRequest;
+use super::known::Name;
 use super::{Decision, ExchangeRecorder};
 use crate::body::RequestBody;
 use crate::exchange::now;
-use crate::item::{Author, Item, ItemList};
+use crate::item::{Author, ItemList};
 use crate::jump::{
-    AskedJump, EDITS, Edit, JumpPlan, ProxyCommand, applied, carryover, checked_note, closed, command,
-    is_changed, line_digest, plan_ref,
+    AskedJump, EDITS, Edit, JumpPlan, ProxyCommand, ViewItems, applied, carryover, checked_note, closed,
+    command, is_changed, is_forgotten, line_digest, plan_ref,
 };
 use crate::local_answer::local_answer;
 use crate::packed::unpacked;
 use crate::placement::place;
-use crate::state::{confirmation, short_id};
+use crate::state::{confirmation, note_now, short_id};
 use crate::wire_kind::WireKind;
 use crate::wires::blank_answer;
 
 /// A conversation with some of its jumps.
 struct RequestView {
     body: RequestBody,
-    items: Vec<Item>,
+    /// The same as it was recorded, where the message of a jump was forgotten since.
+    before: Option<RequestBody>,
+    items: ViewItems,
 }
 
 /// An answer of the proxy's own, not yet in the store.
@@ -86,10 +90,11 @@ impl ExchangeRecorder {
         self.sessions.look(store).await?;
         let read = self.read(store, wire, headers, body).await?;
         let plan = self.sessions.plan(store, &read.name).await?;
-        let views = self.views(&read, &plan);
+        let notes = self.notes(store, &read.name, &plan).await?;
+        let views = self.views(&read, &plan, &notes);
         let asked = match views.last() {
             // Messages of calls beside a conversation are written by a model.
-            Some(last) if read.origin.parent.is_none() => command(&last.items),
+            Some(last) if read.origin.parent.is_none() => command(&last.items.now),
             Some(_) | None => None,
         };
         // Without history there is nothing to go back in: such calls stand beside a conversation.
@@ -137,20 +142,46 @@ impl ExchangeRecorder {
         Decision::Send { bytes: view.body.bytes().into(), target: target.to_string() }
     }
 
+    /// What stands in the place of what each jump leaves out now.
+    async fn notes(
+        &mut self,
+        store: &dyn Graph,
+        name: &Name,
+        plan: &JumpPlan,
+    ) -> Result<Vec<String>, StoreError> {
+        let hidden = store.hidden();
+        if hidden.is_empty() || plan.edits.is_empty() {
+            return Ok(plan.edits.iter().map(|edit| edit.carryover.clone()).collect());
+        }
+        let live = &self.sessions.get(store, name).await?.live;
+        let note = |edit: &Edit| match is_forgotten(&hidden, live, edit) {
+            true => carryover(FORGOTTEN),
+            false => edit.carryover.clone(),
+        };
+        Ok(plan.edits.iter().map(note).collect())
+    }
+
     /// The request as it came, then with each jump that concerns it.
-    fn views(&self, read: &ReadRequest, plan: &JumpPlan) -> Vec<RequestView> {
-        let mut views = vec![RequestView { body: read.body.clone(), items: read.items.clone() }];
-        for edit in &plan.edits {
-            let Some(next) = views.last().and_then(|view| self.next(view, edit)) else { break };
+    fn views(&self, read: &ReadRequest, plan: &JumpPlan, notes: &[String]) -> Vec<RequestView> {
+        let items = ViewItems { now: read.items.clone(), before: None };
+        let mut views = vec![RequestView { body: read.body.clone(), before: None, items }];
+        for (edit, note) in plan.edits.iter().zip(notes) {
+            let Some(next) = views.last().and_then(|view| self.next(view, edit, note)) else { break };
             views.push(next);
         }
         views
     }
 
-    fn next(&self, view: &RequestView, edit: &Edit) -> Option<RequestView> {
-        let body = applied(&view.body, &view.items, edit)?;
-        let items = body.wire.items(&body, ConversationDigest::default(), &self.seal());
-        Some(RequestView { body, items })
+    fn next(&self, view: &RequestView, edit: &Edit, note: &str) -> Option<RequestView> {
+        let items = |body: &RequestBody| body.wire.items(body, ConversationDigest::default(), &self.seal());
+        let body = applied(&view.body, &view.items, edit, note)?;
+        // Later jumps and nodes are known by what was recorded. Only texts differ, so that places are the same.
+        let before = match view.before.is_some() || note != edit.carryover {
+            true => applied(view.before.as_ref().unwrap_or(&view.body), &view.items, edit, &edit.carryover),
+            false => None,
+        };
+        let items = ViewItems { now: items(&body), before: before.as_ref().map(items) };
+        Some(RequestView { body, before, items })
     }
 
     /// Refuses what a line asks for: the answer is kept as the proxy's own, not as one of the model.
@@ -184,7 +215,7 @@ impl ExchangeRecorder {
         let known = self.sessions.get(store, &read.name).await?;
         let time = now();
         let mut change = known.live.change();
-        let last = views.last().map_or(&read.items[..], |view| &view.items[..]);
+        let last = views.last().map_or(&read.items[..], |view| &view.items.now[..]);
         let after = ConversationDigest::default();
         let (question, digest) =
             place(&mut change, &known.live, &read.origin, (after, last), &blank, time, &sealer);
@@ -243,19 +274,21 @@ impl ExchangeRecorder {
             return self.refused(store, read, views, &text).await;
         }
         let view = &views[level];
-        let Some(keep) = closed(&view.items, at) else {
+        let items = &view.items.now;
+        let Some(keep) = closed(items, at) else {
             let text = format!(
                 "{} calls a tool whose result is not here; name a node before or after it",
                 node.short()
             );
             return self.refused(store, read, views, &text).await;
         };
-        let messages = view.items[keep + 1..].iter().filter(|item| item.counts).count().saturating_sub(1);
-        let question = view.items.last().map(|item| item.digest).unwrap_or_default();
-        let counting = view.items.iter().rev().find(|item| item.counts);
+        let messages = items[keep + 1..].iter().filter(|item| item.counts).count().saturating_sub(1);
+        let question = items.last().map(|item| item.digest).unwrap_or_default();
+        let counting = items.iter().rev().find(|item| item.counts);
         let asked_line = counting.map(|item| line_digest(item, &self.seal())).unwrap_or_default();
-        let line: String =
-            view.items[at].content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join(" ");
+        let is_hidden = store.hidden().hides(&node);
+        let said = items[at].content.iter().filter(|_| !is_hidden);
+        let line: String = said.filter_map(Content::as_text).collect::<Vec<_>>().join(" ");
         let line: String = line.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(60).collect();
 
         // The question, and the answer to it, are the end of the branch that is left.
@@ -272,7 +305,7 @@ impl ExchangeRecorder {
         let answered = self.own_answer(store, read, views, says).await?;
         let OwnAnswer { change: mut next, question: end, answer: departure, text, time } = answered;
         let id = short_id(end);
-        let keep = view.items[keep].digest.hex();
+        let keep = items[keep].digest.hex();
         let before = plan.edits[..level.min(plan.edits.len())].to_vec();
         let question = question.hex();
         let asked = AskedJump {
@@ -316,14 +349,13 @@ impl ExchangeRecorder {
         }
         let known = self.sessions.get(store, &read.name).await?;
         for (level, view) in views.iter().enumerate().rev() {
-            let element = view.items.last().map(|item| item.element);
-            let places = view
-                .items
-                .iter()
-                .enumerate()
-                .filter(|(_, item)| item.counts && Some(item.element) != element);
+            let items = &view.items.now;
+            let element = items.last().map(|item| item.element);
+            let places =
+                items.iter().enumerate().filter(|(_, item)| item.counts && Some(item.element) != element);
             let found: Vec<(usize, NodeId)> = places
-                .filter_map(|(at, item)| known.live.find(item.digest).map(|node| (at, node)))
+                .flat_map(|(at, _)| view.items.digests(at).map(move |digest| (at, digest)))
+                .filter_map(|(at, digest)| known.live.find(digest).map(|node| (at, node)))
                 .filter(|(_, node)| candidates.contains(node))
                 .collect();
             match &found[..] {
@@ -353,25 +385,26 @@ impl ExchangeRecorder {
         let level = asked.before.len();
         let view = views.get(level).filter(|_| plan.edits.get(..level) == Some(&asked.before[..]));
         let view = view.filter(|view| {
-            let has = |digest: &str| view.items.iter().any(|item| item.counts && item.digest.hex() == digest);
-            has(&asked.question) && has(&asked.keep)
+            view.items.position(&asked.question).is_some() && view.items.position(&asked.keep).is_some()
         });
         let Some(view) = view else {
             let text = "the jump was asked for in another branch of this conversation";
             return self.refused(store, read, views, text).await;
         };
-        let cut = view.items.last().map(|item| item.digest.hex()).unwrap_or_default();
+        let note = note_now(store, &asked).await?;
+        let cut = view.items.now.last().map(|item| item.digest.hex()).unwrap_or_default();
         let edit = Edit {
             keep: asked.keep.clone(),
             cut,
             with_answer: false,
-            carryover: carryover(&asked.note),
+            carryover: carryover(&note),
             question: asked.question.clone(),
             line: asked.line.clone(),
             target: asked.target,
             at: now(),
         };
-        let Some(next) = self.next(view, &edit) else {
+        let asked = AskedJump { note, ..asked };
+        let Some(next) = self.next(view, &edit, &edit.carryover) else {
             return self.refused(store, read, views, "the conversation changed meanwhile").await;
         };
         let known = self.sessions.get(store, &read.name).await?;

@@ -1,7 +1,12 @@
 //! Jumps in conversations of clients.
 
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
 use quipu_protocol::NodeId;
 use quipu_proxy::{JumpState, StateError, WireKind, confirm, release, sessions as jumps};
+use quipu_store::{Graph, HiddenNodes, HiddenSnapshot, HiddenSource, OpenOptions, SqliteStore};
 use quipu_testkit::{Answer as Said, FakeServer};
 use serde_json::{Value, json};
 
@@ -487,4 +492,137 @@ fn sessions_of_exactly_a_name_are_released() {
     assert_eq!(block_on(release(&*graph, "talk")).unwrap().as_str(), "talk");
     assert_eq!(block_on(release(&*graph, "talk-")).unwrap().as_str(), "talk-2");
     proxy.end();
+}
+
+/// What a person had forgotten.
+#[derive(Default)]
+struct ForgetList(Mutex<HashSet<NodeId>>);
+
+impl ForgetList {
+    fn forget(&self, nodes: impl IntoIterator<Item = NodeId>) {
+        self.0.lock().unwrap().extend(nodes);
+    }
+
+    /// A store that hides it.
+    fn open(self: &Arc<Self>, path: &Path) -> Arc<dyn Graph> {
+        let store = SqliteStore::open(path, &OpenOptions::default()).unwrap();
+        store.hide(self.clone());
+        Arc::new(store)
+    }
+
+    fn proxy(self: &Arc<Self>, server: &FakeServer, path: &Path) -> Proxy {
+        let (list, path) = (self.clone(), path.to_owned());
+        Proxy::with(&server.url(), Arc::new(move || Ok(list.open(&path))), quipu_proxy::PROXY_LIMITS)
+    }
+}
+
+struct ForgottenNodes(HashSet<NodeId>);
+
+impl HiddenSource for ForgetList {
+    fn now(&self) -> HiddenSnapshot {
+        HiddenSnapshot::of(Arc::new(ForgottenNodes(self.0.lock().unwrap().clone())))
+    }
+}
+
+impl HiddenNodes for ForgottenNodes {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn hides(&self, node: &NodeId) -> bool {
+        self.0.contains(node)
+    }
+}
+
+/// All nodes of the conversation that say something.
+fn nodes_with(store: &Path, part: &str) -> Vec<NodeId> {
+    let graph = open(store);
+    let ends = block_on(graph.heads("some-cli/s/")).unwrap();
+    let all = ends.into_iter().flat_map(|end| entries(&*graph, end.node));
+    let has = all.filter(|(_, entry, _)| words(entry).is_some_and(|(_, said)| said.contains(part)));
+    has.map(|(id, _, _)| id).collect()
+}
+
+#[test]
+fn forgotten_messages_of_jumps_leave_later_requests() {
+    for wire in WIRES {
+        let script = ["One.", "Two.", "Three.", "Four.", "Five.", "Six.", "Seven.", "Eight.", "Nine."];
+        let server = FakeServer::start(script.map(|text| says(wire, true, text)));
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("quipu.db");
+        let list = Arc::<ForgetList>::default();
+        let proxy = list.proxy(&server, &store);
+        let mut talk = Talk { wire, is_stream: true, turns: Vec::new() };
+        let jumps = |talk: &mut Talk, proxy: &Proxy, to: &str, note: &str| {
+            let to = node(&store, to);
+            talk.says(proxy, &format!("quipu: tobe {to}\n{note}"));
+            talk.says(proxy, "quipu: confirm")
+        };
+        let last = || server.requests().last().unwrap().json();
+        talk.says(&proxy, "First?");
+        talk.says(&proxy, "Second?");
+        assert_eq!(jumps(&mut talk, &proxy, "One.", "The wombat led nowhere."), "Three.");
+        assert!(last().to_string().contains("wombat"));
+        talk.says(&proxy, "Third?");
+        assert_eq!(jumps(&mut talk, &proxy, "Three.", "Third neither."), "Five.");
+        let before = sent(wire, &last());
+        assert_eq!(before.len(), 5, "{before:?}");
+        node(&store, "Five.");
+        let found = nodes_with(&store, "wombat");
+        assert!(!found.is_empty());
+        list.forget(found);
+        // Each jump leaves out what it did, here and in another process.
+        assert_eq!(talk.says(&proxy, "What now?"), "Six.");
+        proxy.end();
+        let proxy = list.proxy(&server, &store);
+        assert_eq!(talk.says(&proxy, "And now?"), "Seven.");
+        for (request, length) in server.requests()[5..].iter().zip([7, 9]) {
+            let body = request.json();
+            let list = sent(wire, &body);
+            assert_eq!(list.len(), length, "{wire:?}: {list:?}");
+            assert_eq!((&list[0], &list[1], &list[3..5]), (&before[0], &before[1], &before[3..5]));
+            assert!(list[2].1.contains("[forgotten") && list[2].0 == "user", "{list:?}");
+            let body = body.to_string();
+            assert!(
+                !body.contains("wombat") && !body.contains("Second?") && !body.contains("Third?"),
+                "{body}"
+            );
+        }
+        // To what was recorded before and since.
+        assert_eq!(jumps(&mut talk, &proxy, "Six.", "Not so."), "Eight.");
+        assert_eq!(jumps(&mut talk, &proxy, "Three.", "Once more."), "Nine.");
+        let list = sent(wire, &last());
+        assert_eq!(list.len(), 5, "{list:?}");
+        assert!(!last().to_string().contains("wombat"));
+        proxy.end();
+    }
+}
+
+#[test]
+fn forgotten_question_of_a_jump_is_confirmed_without_its_words() {
+    for elsewhere in [false, true] {
+        let wire = WireKind::Messages;
+        let server = FakeServer::start(["One.", "Two.", "Three."].map(|text| says(wire, true, text)));
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("quipu.db");
+        let list = Arc::<ForgetList>::default();
+        let proxy = list.proxy(&server, &store);
+        let mut talk = Talk { wire, is_stream: true, turns: Vec::new() };
+        talk.says(&proxy, "First?");
+        talk.says(&proxy, "Second?");
+        let to = node(&store, "One.");
+        talk.says(&proxy, &format!("quipu: tobe {to}\nThe wombat led nowhere."));
+        list.forget(nodes_with(&store, "wombat"));
+        if elsewhere {
+            block_on(confirm(&*list.open(&store), "s")).unwrap();
+            assert_eq!(talk.says(&proxy, "And?"), "Three.");
+        } else {
+            assert_eq!(talk.says(&proxy, "quipu: confirm"), "Three.");
+        }
+        let body = server.requests()[2].json().to_string();
+        assert!(!body.contains("wombat") && body.contains("[forgotten"), "{body}");
+        let log = block_on(open(&store).actions(quipu_store::ActionQuery::default())).unwrap();
+        assert!(log.iter().all(|row| !row.action.metadata.as_deref().unwrap_or_default().contains("wombat")));
+        proxy.end();
+    }
 }
