@@ -24,6 +24,7 @@ pub mod export;
 mod failure;
 mod forgotten;
 mod free_models;
+mod front_thread;
 mod globs;
 mod helpers;
 pub mod holders;

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::Home;
+use crate::front_thread::{ThreadEnd, run_in_thread};
 use crate::memory::{memory_home, memory_places, notebooks};
 
 /// How long after the first change of several all of them are indexed.
@@ -92,23 +93,16 @@ pub(crate) async fn watch_memories(home: &Home, stop: CancellationToken) {
         }
         let (watch_home, ends) = (home.clone(), stop.clone());
         // Files are read there: no turn waits for them.
-        let mut work = tokio::task::spawn_blocking(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(watch(&watch_home, &ends));
-            Ok::<_, std::io::Error>(())
-        });
-        let ended = tokio::select! {
-            ended = &mut work => ended,
-            () = stop.cancelled() => match tokio::time::timeout(PATIENCE, &mut work).await {
-                Ok(ended) => ended,
-                Err(_) => return,
-            },
+        let work = move || async move {
+            watch(&watch_home, &ends).await;
+            Ok(())
         };
-        match ended {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => home.warn(format!("Changes of notes are not watched: {error}.")),
-            Err(_) => home
+        match run_in_thread(&stop, PATIENCE, work).await {
+            ThreadEnd::Done => {}
+            ThreadEnd::Failed(failure) => home.warn(format!("Changes of notes are not watched: {failure}.")),
+            ThreadEnd::Panicked => home
                 .warn("The watch of notes panicked, which is a bug; it starts again with the next session."),
+            ThreadEnd::Blocked => return,
         }
     }
 }

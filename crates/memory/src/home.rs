@@ -135,7 +135,10 @@ impl MemoryHome {
     /// # Errors
     /// Where the file of choices cannot be used.
     pub fn lost(&self, project: &Path) -> Result<Vec<LostMemory>, MemoryError> {
-        let choices = self.choices()?;
+        Ok(self.lost_of(project, &self.choices()?))
+    }
+
+    fn lost_of(&self, project: &Path, choices: &MemoryChoices) -> Vec<LostMemory> {
         let is_gone = |path: &Path| matches!(path.try_exists(), Ok(false));
         // Or one that was switched on in a worktree of this project, before worktrees shared a memory.
         let is_of = |path: &Path| path != project && project_root(path) == project;
@@ -151,7 +154,7 @@ impl MemoryHome {
             })
             .collect();
         lost.sort_by_key(|lost| lost.project.file_name() != project.file_name());
-        Ok(lost)
+        lost
     }
 
     /// Gives a project one of the memories that [`lost`](Self::lost) names. A person decides it: nothing in the files of a
@@ -165,7 +168,8 @@ impl MemoryHome {
         let name = project.to_str().ok_or_else(|| refused(format!("{} is not text", project.display())))?;
         let _lock = FileLock::wait(&self.choices_path().with_extension("lock"))?;
         let mut choices = self.choices()?;
-        let Some(lost) = self.lost(project)?.into_iter().find(|lost| lost.project == former) else {
+        let lost = self.lost_of(project, &choices);
+        let Some(lost) = lost.into_iter().find(|lost| lost.project == former) else {
             return Err(refused(match former.try_exists() {
                 Ok(false) => "no memory is known of it".to_owned(),
                 Ok(true) | Err(_) => "the directory is there, so its memory is its own".to_owned(),

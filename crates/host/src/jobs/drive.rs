@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::runner::NoticeSet;
 use super::{JobRunner, handlers, models_for_jobs};
+use crate::front_thread::{ThreadEnd, run_in_thread};
 use crate::{Failure, Home};
 
 /// How long after the beginning of a front jobs are looked for, which nobody waits for.
@@ -65,21 +66,16 @@ async fn drive(home: &Home, stop: CancellationToken) {
             }
         }
         let (job_home, ends, reported) = (home.clone(), stop.clone(), reported.clone());
-        // What a handler does, or a panic in it, is not the front's: it has its thread and its runtime.
-        let mut work = tokio::task::spawn_blocking(move || work(&job_home, &ends, reported));
+        let work = move || async move { work(&job_home, &ends, reported).await };
         let ended = tokio::select! {
-            ended = &mut work => ended,
+            ended = run_in_thread(&stop, PATIENCE, work) => ended,
             () = keep_dream_jobs(home) => continue,
-            () = stop.cancelled() => match tokio::time::timeout(PATIENCE, &mut work).await {
-                Ok(ended) => ended,
-                // It blocks its thread, which ends with the process.
-                Err(_) => return,
-            },
         };
         match ended {
-            Ok(Ok(())) => {}
-            Ok(Err(failure)) => home.warn(format!("Jobs cannot be run now: {failure}")),
-            Err(_) => home.warn("The job runner panicked, which is a bug; it starts again"),
+            ThreadEnd::Done => {}
+            ThreadEnd::Failed(failure) => home.warn(format!("Jobs cannot be run now: {failure}")),
+            ThreadEnd::Panicked => home.warn("The job runner panicked, which is a bug; it starts again"),
+            ThreadEnd::Blocked => return,
         }
     }
 }
@@ -106,24 +102,20 @@ async fn has_jobs(home: &Home) -> Result<bool, Failure> {
 }
 
 /// Runs jobs where there are any, until there are none or it is stopped.
-fn work(home: &Home, stop: &CancellationToken, reported: Arc<NoticeSet>) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let store = match home.opened_store() {
-            Some(store) => Some(store),
-            None => home.store_to_read()?,
-        };
-        let Some(store) = store else { return Ok(()) };
-        // One that an earlier version stored gets its present form before it is claimed.
-        super::keep_dream_job(home, &store).await?;
-        if store.is_read_only() || store.job_kinds(crate::now()).await?.is_empty() {
-            return Ok(());
-        }
-        let sealer = home.engine(store.clone(), &home.settings())?.sealer().clone();
-        let models = models_for_jobs(home, store.clone());
-        let runner =
-            JobRunner::new(store, handlers(home), home.shared_observer(), sealer).with_models(models);
-        runner.sharing(reported).run_while_needed(stop).await;
-        Ok(())
-    })
+async fn work(home: &Home, stop: &CancellationToken, reported: Arc<NoticeSet>) -> Result<(), Failure> {
+    let store = match home.opened_store() {
+        Some(store) => Some(store),
+        None => home.store_to_read()?,
+    };
+    let Some(store) = store else { return Ok(()) };
+    // One that an earlier version stored gets its present form before it is claimed.
+    super::keep_dream_job(home, &store).await?;
+    if store.is_read_only() || store.job_kinds(crate::now()).await?.is_empty() {
+        return Ok(());
+    }
+    let sealer = home.engine(store.clone(), &home.settings())?.sealer().clone();
+    let models = models_for_jobs(home, store.clone());
+    let runner = JobRunner::new(store, handlers(home), home.shared_observer(), sealer).with_models(models);
+    runner.sharing(reported).run_while_needed(stop).await;
+    Ok(())
 }
