@@ -1,9 +1,10 @@
 //! Notes are indexed when a program has changed them, while a front that lives long has sessions with a memory.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use quipu_memory::MemoryPlace;
 use quipu_memory::search::{MemorySearch, NoteWatch};
@@ -24,6 +25,8 @@ const AGAIN: Duration = Duration::from_secs(5);
 const REST: Duration = Duration::from_millis(500);
 /// How long the end of a front waits for the index.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is looked whether memory is on again, while a session is open whose memory was switched off.
+const SWITCH: Duration = Duration::from_secs(2);
 /// Directories whose memories are watched at most.
 const MOST: usize = 64;
 
@@ -51,6 +54,13 @@ struct WatchedSearch {
     stores: Vec<Weak<dyn Graph>>,
     sealer: Arc<Sealer>,
     words: Option<Arc<dyn WordVectors>>,
+}
+
+impl WatchedSearch {
+    /// Whether a session still has its store open.
+    fn is_open(&self) -> bool {
+        self.stores.iter().any(|store| store.strong_count() > 0)
+    }
 }
 
 impl WatchedMemories {
@@ -86,11 +96,14 @@ pub fn watch_memory(
 
 /// Until `stop` is cancelled. There is no thread, and nothing wakes, before a session has a memory.
 pub(crate) async fn watch_memories(home: &Home, stop: CancellationToken) {
+    let mut stamp = None;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             () = home.watched.0.is_new.notified() => {}
+            () = switched_on(home, stamp) => {}
         }
+        stamp = Some(ChoiceStamp::now(home));
         let (watch_home, ends) = (home.clone(), stop.clone());
         // Files are read there: no turn waits for them.
         let work = move || async move {
@@ -107,22 +120,54 @@ pub(crate) async fn watch_memories(home: &Home, stop: CancellationToken) {
     }
 }
 
-/// The searches over memories that are on.
-fn searches(home: &Home) -> Vec<(PathBuf, MemorySearch)> {
+/// The files that say where memory is on, as they were.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ChoiceStamp([Option<(SystemTime, u64, u64)>; 2]);
+
+impl ChoiceStamp {
+    fn now(home: &Home) -> Self {
+        let paths = [memory_home(home).choices_path(), home.dir.join("settings.json")];
+        Self(paths.map(|path| {
+            let found = std::fs::metadata(path).ok()?;
+            Some((found.modified().ok()?, found.len(), found.ino()))
+        }))
+    }
+}
+
+/// Until memory may be on again where a session searches whose memory was switched off; for ever where there is none.
+async fn switched_on(home: &Home, before: Option<ChoiceStamp>) {
+    loop {
+        home.watched.searches().retain(|_, search| search.is_open());
+        if home.watched.searches().is_empty() || before.is_none() {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep(SWITCH).await;
+        if Some(ChoiceStamp::now(home)) != before {
+            return;
+        }
+    }
+}
+
+/// The searches over memories that are on; `None` where nothing is to be watched.
+fn searches(home: &Home) -> Option<Vec<(PathBuf, MemorySearch)>> {
     let mut watched = home.watched.searches();
-    let mut found = Vec::new();
+    let (mut found, mut is_watched) = (Vec::new(), false);
     watched.retain(|cwd, search| {
         let Some(store) = search.stores.iter().find_map(Weak::upgrade) else { return false };
-        // What cannot be read now may be read later.
-        let Ok(books) = notebooks(home, &store, &search.sealer, cwd) else { return true };
-        if books.is_empty() {
-            return false;
+        let Ok(books) = notebooks(home, &store, &search.sealer, cwd) else {
+            // What cannot be read now may be read later.
+            is_watched = true;
+            return true;
+        };
+        // One that is switched off may be switched on again.
+        if !books.is_empty() {
+            is_watched = true;
+            let index = MemorySearch::new(memory_home(home), store, books, search.sealer.clone());
+            found.push((cwd.clone(), index.with_words(search.words.clone())));
         }
-        let index = MemorySearch::new(memory_home(home), store, books, search.sealer.clone());
-        found.push((cwd.clone(), index.with_words(search.words.clone())));
         true
     });
-    found
+    is_watched.then_some(found)
 }
 
 /// Until nothing is left to watch, or `stop` is cancelled.
@@ -134,10 +179,7 @@ async fn watch(home: &Home, stop: &CancellationToken) {
         // Before anything is indexed: what changes from here on is noticed.
         let places = places(home);
         notes.watch(&places, std::slice::from_ref(&home.dir));
-        let searches = searches(home);
-        if searches.is_empty() && home.watched.searches().is_empty() {
-            return;
-        }
+        let Some(searches) = searches(home) else { return };
         let mut failed = None;
         let work = async {
             for (_, search) in &searches {

@@ -126,7 +126,7 @@ fn many_notes_at_once_hold_up_no_turn() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn nothing_is_watched_where_memory_is_off() {
+fn notes_are_watched_only_while_memory_is_on() {
     let world = World::new([]);
     let threads = |pid: i32| {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
@@ -152,6 +152,14 @@ fn nothing_is_watched_where_memory_is_off() {
     while watches(pid) > 0 {
         assert!(began.elapsed() < LONG);
     }
+    // And on again: the same session follows it.
+    world.run(&["memory", "on"]).ok();
+    let began = Instant::now();
+    while watches(pid) == 0 {
+        assert!(began.elapsed() < LONG);
+    }
+    put(&notes.root.join("MEMORY.md"), "- The okapi is green.\n");
+    notes.until("okapi", 1);
     terminal.types(CTRL_D);
     assert_eq!(terminal.ends(), Some(0));
 }
