@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use futures_util::future::join_all;
 use quipu_host::Home;
 use quipu_host::mcp::{
-    McpFileUse, McpServer, accept_definitions, acceptance_of, add_server, begin_server_login,
+    McpFile, McpFileUse, McpServer, accept_definitions, acceptance_of, add_server, begin_server_login,
     keep_server_login, mcp_files, project_mcp_file, remove_server, start_server, trust_mcp_file,
     user_mcp_file,
 };
@@ -378,10 +378,20 @@ fn describe(
 }
 
 fn named(home: &Home, name: &str) -> Result<McpServer, Failure> {
-    let servers = mcp_files(home, &current_dir()?).servers();
-    servers.into_iter().find(|server| server.name == name).ok_or_else(|| {
-        Failure::usage(format!("there is no server `{}`; `quipu mcp list` lists them", printable(name)))
-    })
+    let files = mcp_files(home, &current_dir()?);
+    if let Some(server) = files.servers().into_iter().find(|server| server.name == name) {
+        return Ok(server);
+    }
+    let name_shown = printable(name);
+    let has = |file: &&McpFile| file.servers.iter().any(|(known, _)| known == name);
+    Err(Failure::usage(match files.files.iter().find(has) {
+        Some(file) => format!(
+            "the server `{name_shown}` is in {}, a file of this project that nobody accepted in its current form; read it, then \
+             `quipu config trust` accepts it",
+            file.path.display()
+        ),
+        None => format!("there is no server `{name_shown}`; `quipu mcp list` lists them"),
+    }))
 }
 
 async fn login(home: &Home, name: &str) -> Result<(), Failure> {

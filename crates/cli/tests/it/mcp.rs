@@ -131,6 +131,10 @@ fn servers_of_a_project_need_trust() {
     assert!(said.contains(".mcp.json is ignored") && said.contains("quipu config trust"), "{said}");
     assert!(!tools(&world).iter().any(|name| name.starts_with("mcp__")));
     assert!(!world.path("tmp/log").exists(), "nothing was started");
+    world
+        .run(&["mcp", "test", "srv"])
+        .fails(2, &["server `srv` is in", ".mcp.json", "nobody accepted", "quipu config trust"]);
+    world.run(&["mcp", "test", "elsewhere"]).fails(2, &["there is no server `elsewhere`"]);
     let trusted = world.run(&["config", "trust"]).ok();
     assert!(trusted.text().contains("server srv  runs python3"), "{}", trusted.text());
     // What a server would get of the person is seen before it gets that.
