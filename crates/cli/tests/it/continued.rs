@@ -54,7 +54,7 @@ const CASES: [Case; 10] = [
     case("gemini-takeout", "gemini_takeout_files/corpus/takeout.zip", "gemini-2026-01-02", ["google", ""]),
 ];
 
-const WIRES: [Wire; 9] = [
+pub(crate) const WIRES: [Wire; 9] = [
     Wire::Messages,
     Wire::Completions,
     Wire::Responses,
@@ -67,7 +67,7 @@ const WIRES: [Wire; 9] = [
 ];
 
 /// Sends the requests of all these models to the server, by one wire.
-fn configure(world: &World, wire: Wire) {
+pub(crate) fn configure(world: &World, wire: Wire) {
     let api = match wire {
         Wire::Messages => "anthropic-messages",
         Wire::Completions => "openai-completions",
@@ -204,6 +204,19 @@ fn said(wire: Wire, body: &Value) -> Vec<Value> {
     list.as_array().unwrap().clone()
 }
 
+/// What every server wants of a conversation.
+pub(crate) fn check(wire: Wire, body: &Value) {
+    let said = &said(wire, body);
+    match wire {
+        Wire::Messages => check_messages(said),
+        Wire::Completions | Wire::Chunks => check_completions(said),
+        Wire::Responses | Wire::Subscription => check_responses(said),
+        Wire::Contents | Wire::Envelope => check_contents(said),
+        Wire::Converse => check_converse(said),
+        Wire::Gateway => check_gateway(said),
+    }
+}
+
 #[test]
 fn imported_sessions_continue_with_their_own_model() {
     let world = World::new([]);
@@ -249,15 +262,7 @@ fn imported_sessions_continue_with_their_own_model() {
             if !case.model.is_empty() && names_model {
                 assert_eq!(body["model"], case.model, "{}", case.agent);
             }
-            let said = &said(wire, &body);
-            match wire {
-                Wire::Messages => check_messages(said),
-                Wire::Completions | Wire::Chunks => check_completions(said),
-                Wire::Responses | Wire::Subscription => check_responses(said),
-                Wire::Contents | Wire::Envelope => check_contents(said),
-                Wire::Converse => check_converse(said),
-                Wire::Gateway => check_gateway(said),
-            }
+            check(wire, &body);
         }
     }
     world.unchecked();

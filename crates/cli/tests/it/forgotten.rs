@@ -5,6 +5,7 @@ use std::io::Write as _;
 use quipu_testkit::Answer;
 use serde_json::{Value, json};
 
+use crate::continued::{WIRES, check, configure};
 use crate::mcp_server::client::{Client, text};
 use crate::support::*;
 
@@ -93,6 +94,51 @@ fn forgotten_text_is_in_no_later_request() {
     is_clean("active memory", &body(&world));
     // An export is the history, and keeps it.
     assert!(world.run(&["export", "--format", "markdown", &session]).ok().text().contains(WORD));
+}
+
+#[test]
+fn forgotten_result_leaves_a_valid_request_on_each_wire() {
+    for wire in WIRES {
+        // The command does not say the word.
+        let arguments = |text: &str| json!({ "command": format!("echo {text}") }).to_string();
+        let world = World::new([
+            Answer::on(wire)
+                .text("I look.")
+                .tool_call("c1", "bash", &arguments("Wombat''son likes green"))
+                .tool_call("c2", "bash", &arguments("and the fox"))
+                .reply(),
+            Answer::on(wire).text("Done.").reply(),
+            Answer::on(wire).tool_call("c3", "bash", &arguments("more")).reply(),
+            Answer::on(wire).text("Yes.").reply(),
+        ]);
+        configure(&world, wire);
+        // What is checked at the end is of another provider.
+        world.unchecked();
+        world.run(&["memory", "on"]).ok();
+        let asks = |args: &[&str]| {
+            let mut command = world.quipu(&[&["--permissions", "full"], args].concat());
+            // One wire names a project in its requests.
+            command.env("GOOGLE_CLOUD_PROJECT", "project-7");
+            RunningCommand::start(command).wait().ok();
+        };
+        asks(&["-p", "Look.", "--model", "p/m"]);
+        assert!(body(&world).contains(WORD), "{wire:?}");
+        let before = world.requests().len();
+        forget(&world);
+        asks(&["-c", "-p", "go on"]);
+        let requests = world.requests();
+        assert_eq!(requests.len(), before + 2, "{wire:?}");
+        for (place, request) in requests[before..].iter().enumerate() {
+            let sent = request.json();
+            let text = sent.to_string();
+            assert!(!text.contains(WORD) && text.contains("[forgotten"), "{wire:?}: {text}");
+            assert!(text.contains("and the fox"), "{wire:?}: {text}");
+            // The second one ends with a result.
+            if place == 0 {
+                check(wire, &sent);
+            }
+        }
+    }
 }
 
 #[test]
