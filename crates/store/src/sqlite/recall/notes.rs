@@ -65,7 +65,8 @@ pub(in crate::sqlite) fn put(
             set_bit(&mut bits, unit, false);
         }
         if let Some(chunks) = &change.chunks {
-            for (unit, chunk) in add(connection, &mut adder, memory, change, chunks)?.into_iter().zip(chunks) {
+            for (unit, chunk) in add(connection, &mut adder, memory, change, chunks)?.into_iter().zip(chunks)
+            {
                 set_bit(&mut bits, unit, true);
                 if let Some(vectors) = &mut vectors {
                     vectors.add(unit, &chunk.text)?;

@@ -84,14 +84,14 @@ impl<'a> SignAdder<'a> {
 }
 
 /// So many of those that are nearest, as they come.
-pub(super) struct Nearest {
+pub(super) struct NearestList {
     most: usize,
     /// What is not nearer than this is none of them.
     least: f32,
     found: Vec<(f32, u32)>,
 }
 
-impl Nearest {
+impl NearestList {
     pub(super) fn new(most: usize, least: f32) -> Self {
         Self { most, least, found: Vec::with_capacity(2 * most + 1) }
     }
@@ -105,8 +105,7 @@ impl Nearest {
         self.found.push((nearness, number));
         if self.found.len() > 2 * self.most {
             self.cut();
-            self.least =
-                self.found.iter().fold(f32::INFINITY, |least, (nearness, _)| least.min(*nearness));
+            self.least = self.found.iter().fold(f32::INFINITY, |least, (nearness, _)| least.min(*nearness));
         }
     }
 

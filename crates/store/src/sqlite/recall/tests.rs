@@ -96,7 +96,8 @@ fn shared(connection: &Connection, with: Option<&dyn WordVectors>, one: Effort, 
 #[test]
 fn limits_miss_few_of_the_first_hits() {
     let connection = filled();
-    let all = Effort { read: u32::MAX, read_near: u32::MAX, large: u32::MAX, exact: usize::MAX, ..Effort::USUAL };
+    let all =
+        Effort { read: u32::MAX, read_near: u32::MAX, large: u32::MAX, exact: usize::MAX, ..Effort::USUAL };
     // A share of these as small as the usual ones are of some ten thousand messages.
     let few = Effort {
         read: 2_000,

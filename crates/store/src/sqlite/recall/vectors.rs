@@ -13,7 +13,7 @@ use super::super::search::Reader;
 use super::super::vectors::packed;
 use super::super::{rows, search};
 use super::sign::SignTarget;
-use super::sign_table::{Nearest, SignAdder, SignTable};
+use super::sign_table::{NearestList, SignAdder, SignTable};
 use super::space::{Space, Units, frequency, totals};
 use super::stem::stem;
 use super::terms::{self, TermAdder};
@@ -113,11 +113,7 @@ pub(super) struct VectorAdder<'a> {
 
 impl<'a> VectorAdder<'a> {
     /// Vectors of another model are dropped.
-    pub(super) fn new(
-        connection: &'a Connection,
-        space: Space,
-        words: &'a dyn WordVectors,
-    ) -> Outcome<Self> {
+    pub(super) fn new(connection: &'a Connection, space: Space, words: &'a dyn WordVectors) -> Outcome<Self> {
         let last = done(connection, space, words.id())?;
         if last == 0 {
             reset(connection, space)?;
@@ -128,10 +124,7 @@ impl<'a> VectorAdder<'a> {
             space,
             words,
             weights: Weights::new(connection)?,
-            insert: format!(
-                "INSERT OR REPLACE INTO {}_vector (unit, bytes) VALUES (?1, ?2)",
-                space.table()
-            ),
+            insert: format!("INSERT OR REPLACE INTO {}_vector (unit, bytes) VALUES (?1, ?2)", space.table()),
             signs: SignAdder::new(connection, SignTable::new(signs(space), words.width())),
             terms: TermAdder::new(connection, space, words.width())?,
             last,
@@ -222,8 +215,7 @@ impl<'a> VectorTarget<'a> {
         if done == 0 {
             return Ok(cosines);
         }
-        let sql =
-            format!("SELECT unit, bytes FROM {}_vector WHERE unit <= ?1 ORDER BY unit", space.table());
+        let sql = format!("SELECT unit, bytes FROM {}_vector WHERE unit <= ?1 ORDER BY unit", space.table());
         let mut statement = connection.prepare_cached(&sql)?;
         let mut rows = statement.query([done])?;
         while let Some(row) = rows.next()? {
@@ -250,7 +242,7 @@ impl<'a> VectorTarget<'a> {
             return Ok((cosines, Vec::new()));
         }
         // Nothing that points away is near.
-        let mut nearest = Nearest::new(most, 0.0);
+        let mut nearest = NearestList::new(most, 0.0);
         let table = SignTable::new(signs(space), self.words.width());
         table.each(connection, |first, signs| {
             let places = cosines.get_mut(first as usize..).unwrap_or_default();
