@@ -23,8 +23,8 @@ pub(super) struct Effort {
 impl Effort {
     /// That of a question of a person or a model.
     pub(super) const USUAL: Self = Self {
-        read: 200_000,
-        read_near: 100_000,
+        read: 100_000,
+        read_near: 60_000,
         large: 20_000,
         exact: 2_000,
         first: 500,

@@ -105,12 +105,12 @@ struct GroupTimes {
 }
 
 /// The units that are scored, and where each stands among them.
-struct Taken {
+struct ScoredUnits {
     units: Vec<(u32, Unit)>,
     places: Vec<u32>,
 }
 
-impl Taken {
+impl ScoredUnits {
     fn place(&self, number: u32) -> Option<usize> {
         let place = self.places.get(number as usize)?.checked_sub(1)?;
         Some(place as usize)
@@ -201,7 +201,7 @@ impl Ranker<'_> {
         first: &[u32],
         near: &HashMap<u32, f32>,
     ) -> Outcome<Vec<Candidate>> {
-        let mut taken = Taken { units: Vec::new(), places: vec![0; self.room()] };
+        let mut taken = ScoredUnits { units: Vec::new(), places: vec![0; self.room()] };
         for number in first.iter().chain(near.keys()) {
             let unit = units.get(*number)?;
             for number in [*number, unit.before, unit.after] {

@@ -84,14 +84,14 @@ impl<'a> SignAdder<'a> {
 }
 
 /// So many of those that are nearest, as they come.
-pub(super) struct Nearest {
+pub(super) struct NearestList {
     most: usize,
     /// What is not nearer than this is none of them.
     least: f32,
     found: Vec<(f32, u32)>,
 }
 
-impl Nearest {
+impl NearestList {
     pub(super) fn new(most: usize, least: f32) -> Self {
         Self { most, least, found: Vec::with_capacity(2 * most + 1) }
     }

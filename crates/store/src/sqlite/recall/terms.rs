@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::super::failure::Outcome;
 use super::super::search;
 use super::sign::SignTarget;
-use super::sign_table::{Nearest, SignAdder, SignTable};
+use super::sign_table::{NearestList, SignAdder, SignTable};
 use super::space::Space;
 use super::stem::stem;
 use super::words::{is_stop, weight};
@@ -95,7 +95,7 @@ impl<'a> TermAdder<'a> {
 }
 
 /// A word of a question that others are compared with.
-struct Asked {
+struct WordTarget {
     stem: String,
     vector: Arc<[f32]>,
     sign: SignTarget,
@@ -116,7 +116,7 @@ pub(super) fn near(
     question: &str,
     most: usize,
 ) -> Outcome<NearWords> {
-    let mut asked: Vec<Asked> = Vec::new();
+    let mut asked: Vec<WordTarget> = Vec::new();
     for word in search::words(question).filter(|word| is_term(word) && !is_stop(word)) {
         if asked.len() >= most {
             break;
@@ -125,14 +125,15 @@ pub(super) fn near(
         if let Some(sign) = SignTarget::new(&vector)
             && !asked.iter().any(|known| known.stem == stem)
         {
-            asked.push(Asked { stem, vector, sign, near: Vec::new() });
+            asked.push(WordTarget { stem, vector, sign, near: Vec::new() });
         }
     }
     if asked.is_empty() {
         return Ok(NearWords::new());
     }
     for space in spaces {
-        let mut likely: Vec<Nearest> = asked.iter().map(|_| Nearest::new(LIKELY, LIKELY_NEAR)).collect();
+        let mut likely: Vec<NearestList> =
+            asked.iter().map(|_| NearestList::new(LIKELY, LIKELY_NEAR)).collect();
         SignTable::new(signs(*space), words.width()).each(connection, |first, signs| {
             for (asked, likely) in asked.iter().zip(&mut likely) {
                 for (number, sign) in (first..).zip(signs.clone()) {

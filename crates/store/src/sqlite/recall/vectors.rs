@@ -13,7 +13,7 @@ use super::super::search::Reader;
 use super::super::vectors::packed;
 use super::super::{rows, search};
 use super::sign::SignTarget;
-use super::sign_table::{Nearest, SignAdder, SignTable};
+use super::sign_table::{NearestList, SignAdder, SignTable};
 use super::space::{Space, Units, frequency, totals};
 use super::stem::stem;
 use super::terms::{self, TermAdder};
@@ -242,7 +242,7 @@ impl<'a> VectorTarget<'a> {
             return Ok((cosines, Vec::new()));
         }
         // Nothing that points away is near.
-        let mut nearest = Nearest::new(most, 0.0);
+        let mut nearest = NearestList::new(most, 0.0);
         let table = SignTable::new(signs(space), self.words.width());
         table.each(connection, |first, signs| {
             let places = cosines.get_mut(first as usize..).unwrap_or_default();
