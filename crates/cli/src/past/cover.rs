@@ -55,7 +55,7 @@ pub(super) async fn show(args: &CoverArgs) -> Result<(), Failure> {
         note(format!("{} chunks have a fault; `quipu past check` names them.", cover.faults.len()));
     }
     if index.chunks().next().is_none() {
-        let scope = printable(&past.scope.name()).into_owned();
+        let scope = printable(&past.scope.name());
         note(format!("There is no summary of {scope} yet; `quipu past build` makes them."));
     }
     Ok(())

@@ -215,3 +215,31 @@ fn killed_build_loses_and_repeats_nothing() {
     world.run(&["past", "build", "--all"]).ok();
     assert_eq!(ids(&world), killed);
 }
+
+#[test]
+fn cover_fits_its_budget_and_leads_to_what_it_is_about() {
+    let world = World::new([]);
+    import(&world, "a.jsonl", &hours(&world, "alpha", 0, 30));
+    import(&world, "b.jsonl", &hours(&world, "beta", 9, 30));
+    let empty = world.run(&["past", "cover"]).ok();
+    assert!(empty.out.is_empty() && empty.err.contains("no summary of project"), "{}", empty.err);
+    world.run(&["past", "build"]).ok();
+    let whole = world.run(&["past", "cover", "--json", "--budget", "100000"]).ok().json();
+    let text = whole["text"].as_str().unwrap();
+    assert!(text.contains("step 29 of alpha") && text.contains("step 29 of beta"), "{text}");
+    assert_eq!((&whole["shortfall"], &whole["faults"]), (&Value::Null, &json!([])));
+    // A quarter of that: beta in more detail than alpha.
+    let budget = (whole["cost"].as_u64().unwrap() / 4).to_string();
+    let about = ["past", "cover", "--budget", &budget, "--about", "beta.rs"];
+    let served = world.run(&[&about[..], &["--json"]].concat()).ok().json();
+    let text = served["text"].as_str().unwrap();
+    assert!(served["cost"].as_u64().unwrap() <= budget.parse::<u64>().unwrap(), "{served}");
+    assert_eq!(served["cost"].as_u64().unwrap() >= text.chars().count() as u64 / 4, true);
+    let count = |word: &str| text.matches(word).count();
+    assert!(count("src/beta.rs") > count("src/alpha.rs"), "{text}");
+    assert_eq!(world.run(&about).ok().text(), text);
+    for (budget, words) in [("0", "no room for a chunk"), ("60", "the smallest takes")] {
+        let none = world.run(&["past", "cover", "--budget", budget]).ok();
+        assert!(none.out.is_empty() && none.err.contains(words), "{}", none.err);
+    }
+}
