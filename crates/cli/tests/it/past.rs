@@ -91,11 +91,12 @@ fn past_is_built_as_estimated_and_found_by_ranges() {
     assert!(exported.contains("Please do step 5 of alpha."));
     // The last commit is undone: that of the chunks above the others.
     let levels = |world: &World| world.run(&["past", "check", "--json"]).ok().json()["levels"].clone();
-    assert_eq!(levels(&world).as_array().unwrap().len(), 2);
+    let whole = levels(&world);
     world.run(&["undo", id, "--yes"]).ok();
-    assert_eq!(levels(&world), json!([30]));
+    let (_, below) = whole.as_array().unwrap().split_last().unwrap();
+    assert!(!below.is_empty() && levels(&world) == json!(below), "{whole}");
     world.run(&["redo", id, "--yes"]).ok();
-    assert_eq!(levels(&world).as_array().unwrap().len(), 2);
+    assert_eq!(levels(&world), whole);
 }
 
 #[test]
@@ -234,7 +235,7 @@ fn cover_fits_its_budget_and_leads_to_what_it_is_about() {
     let served = world.run(&[&about[..], &["--json"]].concat()).ok().json();
     let text = served["text"].as_str().unwrap();
     assert!(served["cost"].as_u64().unwrap() <= budget.parse::<u64>().unwrap(), "{served}");
-    assert_eq!(served["cost"].as_u64().unwrap() >= text.chars().count() as u64 / 4, true);
+    assert!(served["cost"].as_u64().unwrap() >= text.chars().count() as u64 / 4, "{served}");
     let count = |word: &str| text.matches(word).count();
     assert!(count("src/beta.rs") > count("src/alpha.rs"), "{text}");
     assert_eq!(world.run(&about).ok().text(), text);
