@@ -60,6 +60,11 @@ impl ForgetList {
         !self.lines.is_empty() && key(line).is_some_and(|key| self.lines.contains(&key))
     }
 
+    /// The nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.nodes.iter().copied()
+    }
+
     /// Whether anything is forgotten.
     #[must_use]
     pub fn is_empty(&self) -> bool {

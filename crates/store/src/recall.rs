@@ -32,6 +32,10 @@ pub struct RecallQuery {
     pub kinds: Vec<RecallKind>,
     /// Only of these authors; empty for all.
     pub authors: Vec<AuthorClass>,
+    /// Nothing of this session: that of who asks.
+    pub asking: Option<SessionId>,
+    /// None of these nodes: what a person had forgotten.
+    pub without: Vec<NodeId>,
     /// At most so many hits; at most [`MOST_RECALLED`].
     pub limit: usize,
 }

@@ -234,6 +234,7 @@ impl MemorySearch {
         // What is left out below is found all the same.
         let spares = question.nested == NestedProjects::Seen && question.authors.is_empty();
         let limit = if spares { question.limit.saturating_add(SPARE) } else { MOST_RECALLED };
+        let forgotten = Forgotten::read(&self.home).map_err(MemorySearchError::Forgotten)?;
         let query = RecallQuery {
             question: text,
             projects: question.projects.clone(),
@@ -243,10 +244,11 @@ impl MemorySearch {
             kinds: question.kinds.clone(),
             // Who wrote something is known better than when it was indexed.
             authors: Vec::new(),
+            asking: question.asking.clone(),
+            without: forgotten.nodes().collect(),
             limit: limit.min(MOST_RECALLED),
         };
         let RecallHits { hits, left, wordless: _ } = index.recall(query, self.words.clone()).await?;
-        let forgotten = Forgotten::read(&self.home).map_err(MemorySearchError::Forgotten)?;
         let mut answer = MemoryAnswer { hits: Vec::new(), left };
         let mut files = notes::NoteReader::new(&self.books);
         let own = question.projects.as_deref().filter(|_| question.nested == NestedProjects::Unseen);

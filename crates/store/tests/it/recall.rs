@@ -357,3 +357,31 @@ async fn words_near_those_of_a_question_find_as_they_are_near() {
     let known = "SELECT count(*) FROM sqlite_master WHERE name LIKE 'quipu_x_note%'";
     assert_eq!(connection.query_row(known, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
 }
+
+#[tokio::test]
+async fn what_nobody_is_shown_decides_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("quipu.db"));
+    let vehicle = say(&store, "a", "/w", 19_000 * DAY, &["the vehicle was repaired"]).await;
+    let soup = say(&store, "b", "/w", 19_001 * DAY, &["soup for everybody", "and bread"]).await;
+    let asked = say(&store, "asking", "/w", 19_002 * DAY, &["please fix my car"]).await;
+    let words: Arc<dyn WordVectors> = Arc::new(Synonyms);
+    assert_eq!(store.index_recall(Some(words.clone()), LONG).await.unwrap(), 0);
+    let found = async |query: RecallQuery| store.recall(query, Some(words.clone())).await.unwrap();
+    // The question itself answers all of it.
+    let all = found(ask("fix my car")).await;
+    assert!(places(&all).contains(&asked[0].short()), "{all:?}");
+    assert!(all.hits.iter().all(|hit| hit.score > 0.0), "{all:?}");
+    let others = [
+        RecallQuery { asking: Some(SessionId::from("asking")), ..ask("fix my car") },
+        RecallQuery { without: asked.clone(), ..ask("fix my car") },
+    ];
+    for query in others {
+        let found = found(query).await;
+        assert_eq!(places(&found)[0], vehicle[0].short());
+        assert_eq!(found.hits[0].score, 1.0);
+        assert!(!places(&found).contains(&asked[0].short()), "{found:?}");
+    }
+    let query = RecallQuery { asking: Some(SessionId::from("nobody")), without: soup, ..ask("soup") };
+    assert!(found(query).await.hits.is_empty());
+}

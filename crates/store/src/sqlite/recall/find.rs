@@ -120,6 +120,8 @@ fn ranked(mut candidates: Vec<Candidate>, mass: f32) -> Vec<(f32, Candidate)> {
     };
     let mut ranked: Vec<(f32, Candidate)> =
         candidates.into_iter().map(|candidate| (score(&candidate), candidate)).collect();
+    // What is near counts nothing where the words answer all of the question.
+    ranked.retain(|(score, _)| *score > 0.0);
     // Of equal ones notes come first, then what was said first.
     ranked.sort_by(|(a, one), (b, other)| {
         let slots = other.space.slot().cmp(&one.space.slot());
@@ -137,7 +139,7 @@ fn scale_nearness(candidates: &mut [Candidate]) -> HashMap<(usize, u32), f32> {
     let mut nearness: Vec<f32> = candidates.iter().map(|candidate| candidate.near).collect();
     nearness.sort_by(|a, b| b.total_cmp(a));
     let most = nearness.first().copied().unwrap_or(0.0);
-    let least = nearness.get(NEAR.min(nearness.len().saturating_sub(1))).copied().unwrap_or(0.0);
+    let least = nearness.get(NEAR).copied().unwrap_or(0.0);
     let mut groups: HashMap<(usize, u32), f32> = HashMap::new();
     for candidate in candidates {
         candidate.near =

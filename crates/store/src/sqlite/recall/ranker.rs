@@ -150,7 +150,9 @@ impl Ranker<'_> {
         loop {
             let first = first(&touched, &rough, most);
             let scored = self.score(&mut units, &lists, &first, &near)?;
-            if scored.len() >= wanted || most >= touched.len() {
+            // What is only near takes the place of nothing that has the words.
+            let with_words = scored.iter().filter(|candidate| candidate.wide.unit > 0.0).count();
+            if with_words >= wanted || most >= touched.len() {
                 candidates.extend(scored);
                 return Ok(());
             }

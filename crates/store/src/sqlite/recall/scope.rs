@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use rusqlite::{Connection, params};
+use quipu_protocol::NodeId;
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::super::failure::Outcome;
 use super::space::{Space, Totals, Unit, kind};
@@ -16,6 +17,10 @@ pub(super) struct Scope {
     authors: Vec<u8>,
     since: u32,
     until: u32,
+    /// The session of who asks.
+    asking: Option<u32>,
+    /// Rows that nobody is shown.
+    without: HashSet<u32>,
 }
 
 enum Places {
@@ -42,6 +47,10 @@ impl Scope {
             (Space::Sessions, Some(projects)) => sessions_below(connection, projects, totals)?,
             (Space::Notes, _) => Places::Units(notes::units_of(connection, &query.memories)?),
         };
+        let (asking, without) = match space {
+            Space::Sessions => (session_number(connection, query)?, rows_of(connection, &query.without)?),
+            Space::Notes => (None, HashSet::new()),
+        };
         let seconds = |at: Option<i64>, none: u32| at.map_or(none, super::seconds);
         Ok(Self {
             places,
@@ -49,6 +58,8 @@ impl Scope {
             authors: query.authors.iter().map(|author| author_number(*author)).collect(),
             since: seconds(query.since, 0),
             until: seconds(query.until, u32::MAX),
+            asking,
+            without,
         })
     }
 
@@ -72,11 +83,32 @@ impl Scope {
         };
         is_of
             && unit.kind != kind::GONE
+            && self.asking.is_none_or(|asking| unit.group != asking)
+            && (self.without.is_empty() || !self.without.contains(&unit.seq))
             && (self.kinds.is_empty() || self.kinds.contains(&unit.kind))
             && (self.authors.is_empty() || self.authors.contains(&unit.author))
             && unit.at >= self.since
             && (self.until == u32::MAX || unit.at < self.until)
     }
+}
+
+/// The number of the session of who asks, where it has one.
+fn session_number(connection: &Connection, query: &RecallQuery) -> Outcome<Option<u32>> {
+    let Some(asking) = &query.asking else { return Ok(None) };
+    let mut statement = connection.prepare_cached("SELECT num FROM quipu_x_session WHERE id = ?1")?;
+    Ok(statement.query_row([asking.as_str()], |row| row.get(0)).optional()?)
+}
+
+fn rows_of(connection: &Connection, nodes: &[NodeId]) -> Outcome<HashSet<u32>> {
+    if nodes.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let mut statement = connection.prepare_cached("SELECT rowid FROM nodes WHERE id = ?1")?;
+    let mut rows = HashSet::with_capacity(nodes.len());
+    for node in nodes {
+        rows.extend(statement.query_row([node.to_string()], |row| row.get::<_, u32>(0)).optional()?);
+    }
+    Ok(rows)
 }
 
 fn kind_number(kind: RecallKind) -> u8 {

@@ -12,7 +12,7 @@ use super::sign::SignTarget;
 use super::sign_table::{NearestList, SignAdder, SignTable};
 use super::space::Space;
 use super::stem::stem;
-use super::words::{is_stop, weight};
+use super::words::{cut, is_stop, weight};
 use crate::WordVectors;
 
 /// Letters of a word; others are names, numbers and sums of letters that mean nothing by their pieces.
@@ -121,7 +121,7 @@ pub(super) fn near(
         if asked.len() >= most {
             break;
         }
-        let (stem, vector) = (stem(&word), words.word(&word));
+        let (stem, vector) = (stem(cut(&word)), words.word(&word));
         if let Some(sign) = SignTarget::new(&vector)
             && !asked.iter().any(|known| known.stem == stem)
         {
@@ -152,7 +152,7 @@ pub(super) fn near(
                 let word: Option<String> = get.query_row([number], |row| row.get(0)).optional()?;
                 let Some(word) = word else { continue };
                 let nearness = cosine(&asked.vector, &words.word(&word));
-                let stem = stem(&word);
+                let stem = stem(cut(&word));
                 if nearness < NEAR || stem == asked.stem {
                     continue;
                 }

@@ -46,7 +46,8 @@ pub(super) fn is_stop(word: &str) -> bool {
     STOP.split(' ').any(|stop| stop == word)
 }
 
-fn cut(word: &str) -> &str {
+/// As much of a word as is stemmed.
+pub(super) fn cut(word: &str) -> &str {
     &word[..word.floor_char_boundary(LONGEST)]
 }
 
