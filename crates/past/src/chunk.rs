@@ -234,6 +234,9 @@ pub enum ChunkFault {
     /// It is in no form that is known.
     #[error("it cannot be read")]
     Unreadable,
+    /// It takes chunks back or puts others in their place, and nobody who may do that wrote it.
+    #[error("its author may not decide on chunks")]
+    NoAuthority,
     /// It ends before it begins, or lies at no time at all.
     #[error("its span is none: {start} to {end}")]
     Span {

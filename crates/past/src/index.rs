@@ -1,10 +1,11 @@
 //! The chunks of a past as its ref has them: read from the nodes, with what is wrong with them.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 
-use quipu_protocol::{AuthorClass, Body, Entry, Message, NodeId, SessionId, UnixMs};
-use quipu_store::{Graph, HiddenSnapshot, ReadParts, Seq, decode_nodes, decode_shown};
-use quipu_transcript::DecodedEntry;
+use quipu_protocol::{AuthorClass, Body, Entry, Message, NodeId, Origin, Provenance, SessionId, UnixMs};
+use quipu_store::{Graph, HiddenSnapshot, ReadParts, Seq, decode_nodes};
+use quipu_transcript::{DecodedEntry, decode};
 
 use crate::chunk::PastRecord;
 use crate::{
@@ -13,8 +14,8 @@ use crate::{
 };
 
 /// Nodes that are read at once, and bytes of their parts.
-const PAGE: usize = 512;
-const PAGE_BYTES: usize = 4 << 20;
+pub(crate) const PAGE: usize = 512;
+pub(crate) const PAGE_BYTES: usize = 4 << 20;
 /// Faults that are kept; more are counted.
 const FAULTS: usize = 1_000;
 /// Digits of an id at least, where somebody writes one.
@@ -81,6 +82,8 @@ pub struct PastIndex {
     by_id: HashMap<PastId, usize>,
     /// Chunks that sum up what was forgotten: nobody is shown them, and others take their place.
     forgotten: HashSet<PastId>,
+    /// Made when the first one is asked for.
+    keys: OnceLock<HashMap<PastId, String>>,
     /// The first faults that were found.
     pub faults: Vec<FaultyNode>,
     /// How many there are.
@@ -109,16 +112,14 @@ impl PastIndex {
         while !rest.is_empty() {
             let piece = store.written(&rest[..rest.len().min(PAGE)], ReadParts::All, PAGE_BYTES).await?;
             for stored in &piece.nodes {
-                // What a person had forgotten is as if it had never been made.
-                if hidden.hides(&stored.node.id) {
-                    continue;
-                }
-                let decoded = decode_shown(&hidden, &stored.node, &piece.objects);
+                // What a person had forgotten is shown to nobody; what was made of it is known by its id.
+                let decoded = decode(&stored.node, &piece.objects);
                 let at = (stored.node.id, stored.node.record.timestamp, stored.seq);
                 index.take(&decoded, at, scope, &hidden);
             }
             rest = rest.get(piece.read.max(1)..).unwrap_or_default();
         }
+        index.drop_forgotten();
         index.check_children();
         Ok(index)
     }
@@ -135,8 +136,16 @@ impl PastIndex {
             return;
         }
         let record = decoded.step.extra.get(PAST_CHUNK).and_then(|json| json.read::<PastRecord>().ok());
+        let from = decoded.step.provenance.clone();
         match record {
             None => self.fault(node, ChunkFault::Unreadable),
+            // Whoever it was that wrote the others: they are obeyed by nobody.
+            Some(PastRecord::Supersede { .. }) if from != Some(Provenance::quipu()) => {
+                self.fault(node, ChunkFault::NoAuthority);
+            }
+            Some(PastRecord::Review { .. }) if !from.is_some_and(|from| is_of_a_person(&from)) => {
+                self.fault(node, ChunkFault::NoAuthority);
+            }
             Some(PastRecord::Supersede { of }) => self.supersede(node, &of),
             Some(PastRecord::Review { of, state }) => match self.by_id.get(&of) {
                 Some(at) => self.chunks[*at].state = state,
@@ -148,10 +157,12 @@ impl PastIndex {
                     decoded.step.provenance.as_ref().map_or(AuthorClass::Untrusted, |from| from.author);
                 match MemoryChunk::read(record, text_of(&message.content), class, scope) {
                     Err(fault) => self.fault(node, fault),
-                    Ok(chunk) if self.tells_forgotten(&chunk, hidden) => {
-                        self.forgotten.insert(chunk.id());
-                    }
                     Ok(chunk) => {
+                        if hidden.hides(&node)
+                            || chunk.sources.iter().any(|source| hidden.hides(&source.node))
+                        {
+                            self.forgotten.insert(chunk.id());
+                        }
                         self.supersede(node, &chunk.supersedes);
                         self.put(&chunk, node, made, seq);
                     }
@@ -160,11 +171,24 @@ impl PastIndex {
         }
     }
 
-    /// Whether it sums up what a person had forgotten since, itself or through another one.
-    fn tells_forgotten(&self, chunk: &MemoryChunk, hidden: &HiddenSnapshot) -> bool {
-        !hidden.is_empty()
-            && (chunk.sources.iter().any(|source| hidden.hides(&source.node))
-                || chunk.children.iter().any(|child| self.forgotten.contains(child)))
+    /// Takes out what sums up something that a person had forgotten since, itself or through other chunks.
+    fn drop_forgotten(&mut self) {
+        if self.forgotten.is_empty() {
+            return;
+        }
+        loop {
+            let before = self.forgotten.len();
+            for chunk in &self.chunks {
+                if chunk.children.iter().any(|child| self.forgotten.contains(child)) {
+                    self.forgotten.insert(chunk.id);
+                }
+            }
+            if self.forgotten.len() == before {
+                break;
+            }
+        }
+        self.chunks.retain(|chunk| !self.forgotten.contains(&chunk.id));
+        self.by_id = self.chunks.iter().enumerate().map(|(at, chunk)| (chunk.id, at)).collect();
     }
 
     pub(crate) fn put(&mut self, chunk: &MemoryChunk, node: NodeId, made: UnixMs, seq: Seq) {
@@ -274,29 +298,36 @@ impl PastIndex {
     /// How a chunk is named for people: its range; with digits of its id where others that are shown have the same.
     #[must_use]
     pub fn key(&self, chunk: &ChunkEntry) -> String {
-        let range = chunk.span.key();
-        if chunk.is_live() && self.live().filter(|other| other.span == chunk.span).nth(1).is_none() {
-            return range;
-        }
-        let digits = chunk.id.digits();
-        // As many as tell it from all others.
-        let most = self.chunks.iter().filter(|other| other.id != chunk.id);
-        let shared = most.map(|other| common(&other.id.digits(), &digits)).max().unwrap_or(0);
-        let end = (shared + 1).max(KEY_DIGITS).min(digits.len());
-        format!("{range}@{}", &digits[..end])
+        let keys = self.keys.get_or_init(|| self.all_keys());
+        keys.get(&chunk.id).cloned().unwrap_or_else(|| format!("{}@{}", chunk.span.key(), chunk.id.digits()))
     }
 
-    /// The keys of all chunks that are not superseded, at once.
-    pub(crate) fn keys(&self) -> HashMap<PastId, String> {
+    fn all_keys(&self) -> HashMap<PastId, String> {
         let mut counts: HashMap<TimeRange, usize> = HashMap::new();
         for chunk in self.live() {
             *counts.entry(chunk.span).or_default() += 1;
         }
-        let of = |chunk: &ChunkEntry| match counts.get(&chunk.span) {
-            Some(1) if chunk.is_live() => chunk.span.key(),
-            _ => self.key(chunk),
+        // As many digits as tell an id from its neighbours in their order, and so from all others.
+        let mut ids: Vec<PastId> = self.chunks.iter().map(|chunk| chunk.id).collect();
+        ids.sort_unstable();
+        let shared: Vec<usize> = ids.windows(2).map(|pair| shared_digits(pair[0], pair[1])).collect();
+        let digits: HashMap<PastId, usize> = (0..ids.len())
+            .map(|at| {
+                let before = at.checked_sub(1).and_then(|before| shared.get(before));
+                let most = before.into_iter().chain(shared.get(at)).max().copied().unwrap_or(0);
+                (ids[at], (most + 1).max(KEY_DIGITS))
+            })
+            .collect();
+        let key = |chunk: &ChunkEntry| {
+            let range = chunk.span.key();
+            if chunk.is_live() && counts.get(&chunk.span) == Some(&1) {
+                return range;
+            }
+            let all = chunk.id.digits();
+            let end = digits.get(&chunk.id).copied().unwrap_or(KEY_DIGITS).min(all.len());
+            format!("{range}@{}", &all[..end])
         };
-        self.chunks().filter(|chunk| !chunk.is_superseded).map(|chunk| (chunk.id, of(chunk))).collect()
+        self.chunks.iter().map(|chunk| (chunk.id, key(chunk))).collect()
     }
 
     /// The chunk that somebody means: by a range, of those that are shown the most specific one; by a key that was printed, that
@@ -355,12 +386,18 @@ fn is_digits(text: &str) -> bool {
     text.len() >= FEWEST_DIGITS && text.len() <= 64 && text.chars().all(|c| c.is_ascii_hexdigit())
 }
 
-/// How many first letters two texts have in common.
-fn common(a: &str, b: &str) -> usize {
-    a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
+/// How many first digits two ids have in common.
+fn shared_digits(a: PastId, b: PastId) -> usize {
+    let digits = |id: PastId| id.0.into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits(a).zip(digits(b)).take_while(|(a, b)| a == b).count()
 }
 
-fn text_of(body: &Body) -> String {
+/// Whether a person said it, at a front.
+fn is_of_a_person(from: &Provenance) -> bool {
+    from.origin == Origin::Person && from.author == AuthorClass::Owner
+}
+
+pub(crate) fn text_of(body: &Body) -> String {
     match body {
         Body::Text(text) => text.clone(),
         Body::Blocks(blocks) => {

@@ -21,6 +21,7 @@ mod segments;
 mod served;
 mod source;
 mod summary;
+mod telling;
 mod tree;
 mod writer;
 
@@ -40,4 +41,5 @@ pub use segments::{HARD_BYTES, IDLE, SOFT_BYTES, Segment, SessionSegments, segme
 pub use served::{CoverStock, PastCover};
 pub use source::{SourceSpeaker, SourceText};
 pub use summary::{ChildSummary, ExtractiveSummary, Summariser};
+pub use telling::chunks_telling;
 pub use tree::{FEWEST, MOST};

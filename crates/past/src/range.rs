@@ -341,14 +341,16 @@ fn length(count: &str, unit: &str) -> Option<Span> {
         "a" | "an" | "one" => 1,
         count => count.parse::<u16>().ok().filter(|count| *count > 0)?,
     };
-    let count = i64::from(count);
-    Some(match unit {
-        "minute" | "minutes" => count.minutes(),
-        "hour" | "hours" => count.hours(),
-        "day" | "days" => count.days(),
-        "week" | "weeks" => count.weeks(),
-        "month" | "months" => count.months(),
-        "year" | "years" => count.years(),
+    let (count, none) = (i64::from(count), Span::new());
+    // More than the calendar has are no length.
+    let length = match unit {
+        "minute" | "minutes" => none.try_minutes(count),
+        "hour" | "hours" => none.try_hours(count),
+        "day" | "days" => none.try_days(count),
+        "week" | "weeks" => none.try_weeks(count),
+        "month" | "months" => none.try_months(count),
+        "year" | "years" => none.try_years(count),
         _ => return None,
-    })
+    };
+    length.ok()
 }

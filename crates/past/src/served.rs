@@ -49,7 +49,6 @@ impl CoverStock {
         charge: Charge,
     ) -> Result<Self, PastError> {
         let chunks: Vec<&ChunkEntry> = index.chunks().filter(|chunk| !chunk.is_superseded).collect();
-        let keys = index.keys();
         let mut items = Vec::with_capacity(chunks.len());
         let (mut lines, mut ids) = (HashMap::new(), HashMap::new());
         for page in chunks.chunks(PAGE) {
@@ -63,8 +62,7 @@ impl CoverStock {
                         summary.trim().is_empty().then_some(Exclusion::Empty)
                     }
                 };
-                let key = keys.get(&entry.id).cloned().unwrap_or_else(|| entry.span.key());
-                let line = CoverLine { key, summary: Some(summary) };
+                let line = CoverLine { key: index.key(entry), summary: Some(summary) };
                 let children = entry.children.iter().filter_map(|child| index.get(child));
                 items.push(CoverItem {
                     id: entry.node,

@@ -7,6 +7,7 @@ use quipu_host::holders::EraseTargets;
 use quipu_memory::dream::MARK;
 use quipu_memory::notes::{FoundLine, Notebook};
 use quipu_memory::{ForgetList, MemoryKind};
+use quipu_past::chunks_telling;
 use quipu_protocol::{Entry, NodeId};
 use quipu_store::{Order, SearchQuery, Selection, Sessions};
 use serde_json::json;
@@ -36,7 +37,12 @@ pub(super) async fn forget(args: &ForgetArgs) -> Result<(), Failure> {
         book.observe().await.map_err(quipu_host::Failure::from)?;
         lines.push((book, book.find_lines(&words)));
     }
-    let (nodes, more) = nodes(&open, &words).await?;
+    let (mut nodes, more) = nodes(&open, &words).await?;
+    // What was made of them tells it too, whether it has the words or not.
+    let found: BTreeSet<NodeId> = nodes.iter().map(|(node, _)| *node).collect();
+    let telling = chunks_telling(&**open.engine.store(), &found).await.map_err(quipu_host::Failure::from)?;
+    let summaries = telling.difference(&found).map(|node| (*node, "a summary made of these".to_owned()));
+    nodes.extend(summaries);
     let count: usize = lines.iter().map(|(_, lines)| lines.len()).sum();
     let mut stdout = crate::console::stdout();
     for (book, lines) in &lines {

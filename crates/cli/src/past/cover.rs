@@ -52,7 +52,7 @@ pub(super) async fn show(args: &CoverArgs) -> Result<(), Failure> {
         note(format!("… and {more} more ranges; `--json` has all."));
     }
     if !cover.faults.is_empty() {
-        note(format!("{} chunks have a fault; `quipu past check` names them.", cover.faults.len()));
+        note(format!("The chunks have {} faults; `--json` names them.", cover.faults.len()));
     }
     if index.chunks().next().is_none() {
         let scope = printable(&past.scope.name());

@@ -244,3 +244,26 @@ fn cover_fits_its_budget_and_leads_to_what_it_is_about() {
         assert!(none.out.is_empty() && none.err.contains(words), "{}", none.err);
     }
 }
+
+#[test]
+fn forgotten_words_leave_the_past_at_once() {
+    let world = World::new([]);
+    import(&world, "a.jsonl", &hours(&world, "alpha", 0, 12));
+    world.run(&["past", "build"]).ok();
+    world.run(&["memory", "on"]).ok();
+    let words = "Please do step 5 of alpha.";
+    let shows = |command: &[&str]| world.run(command).ok().text().contains("step 5 of alpha");
+    let covers = ["past", "cover", "--budget", "100000"];
+    assert!(shows(&covers) && shows(&["search", words]));
+    world.run(&["memory", "forget", words, "--yes"]).ok();
+    for _ in 0..2 {
+        assert!(!shows(&["past"]) && !shows(&covers));
+        let found = world.run(&["search", words]);
+        let found = String::from_utf8_lossy(&found.out);
+        assert!(!found.contains("step 5 of alpha"), "{found}");
+        world.run(&["past", "build"]).ok();
+    }
+    // The others are summed up again.
+    let text = world.run(&covers).ok().text();
+    assert!(text.contains("step 4 of alpha") && text.contains("step 6 of alpha"), "{text}");
+}

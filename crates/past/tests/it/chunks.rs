@@ -1,11 +1,12 @@
 //! Chunks as nodes: what is stored, what people do with them, and what others wrote.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use jiff::tz::TimeZone;
 use quipu_past::{
     ChunkFault, EvidenceKind, MemoryChunk, PAST_CHUNK, PastError, PastId, PastIndex, PastScope, ReviewState,
-    TimeRange, evidence_of, set_review_state,
+    TimeRange, chunks_telling, evidence_of, read_chunks, set_review_state,
 };
 use quipu_protocol::{AuthorClass, Body, Content, CustomMessage, Entry, Json, Message, NodeId, StepInfo};
 use quipu_store::{HiddenNodes, HiddenSnapshot, HiddenSource, RefMove, RefName, SqliteStore};
@@ -181,13 +182,13 @@ async fn hostile_chunks_are_reported_and_used_by_nobody() {
     }
     forge(&world, &"x".repeat(1 << 20), &forged(&json!({}))).await;
     forge(&world, "", &json!([[[[]]]])).await;
-    forge(&world, "", &json!({ "kind": "supersede", "of": [missing] })).await;
-    forge(&world, "", &json!({ "kind": "review", "of": missing, "state": "retracted" })).await;
+    forge(&world, "", &json!({ "kind": "supersede", "of": [wide] })).await;
+    forge(&world, "", &json!({ "kind": "review", "of": wide, "state": "retracted" })).await;
     let index = world.index().await;
     let mut expected: Vec<ChunkFault> = faults.into_iter().map(|(_, fault)| fault).collect();
     let size = 1 << 20;
     expected.push(ChunkFault::TooLarge { what: "bytes of summary", count: size, limit: 64 << 10 });
-    expected.extend([ChunkFault::Unreadable, ChunkFault::NoChunk(missing), ChunkFault::NoChunk(missing)]);
+    expected.extend([ChunkFault::Unreadable, ChunkFault::NoAuthority, ChunkFault::NoAuthority]);
     let found: Vec<ChunkFault> = index.faults.iter().map(|faulty| faulty.fault.clone()).collect();
     assert_eq!(found, expected);
     assert_eq!(world.live().await, before);
@@ -258,6 +259,32 @@ async fn forgotten_node_is_in_no_chunk_of_the_next_build() {
     let chunk = world.index().await.live().next().unwrap().node;
     forgotten.forget(chunk);
     assert_eq!(world.build().await.leaves, 1);
+}
+
+#[tokio::test]
+async fn summary_of_forgotten_chunks_is_shown_to_nobody() {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let world = World { store: store.clone(), scope: PastScope::All };
+    for day in 0..5 {
+        world.say(&format!("s{day}"), &turn(&format!("task{day}"), EPOCH + day * DAY)).await;
+    }
+    world.build().await;
+    let index = world.index().await;
+    let leaf = index.live().find(|chunk| chunk.level == 0).unwrap();
+    let source = read_chunks(&*store, &world.scope, &[leaf.node]).await.unwrap()[0].sources[0].node;
+    let above: Vec<PastId> = index.live().filter(|chunk| chunk.level > 0).map(|chunk| chunk.id).collect();
+    assert!(!above.is_empty());
+    // Who has a node forgotten is told of the summaries of it.
+    let telling = chunks_telling(&*store, &[source].into()).await.unwrap();
+    assert!(telling.contains(&leaf.node) && telling.len() == 1 + above.len(), "{telling:?}");
+    assert!(chunks_telling(&*store, &BTreeSet::new()).await.unwrap().is_empty());
+    // Also where the node of the chunk alone is hidden, nothing above it is shown.
+    let forgotten = Arc::new(ForgottenList::default());
+    store.hide(forgotten.clone());
+    forgotten.forget(leaf.node);
+    let index = world.index().await;
+    assert!(index.live().all(|chunk| chunk.level == 0 && chunk.id != leaf.id));
+    assert_eq!((index.live().count(), index.fault_count), (4, 0));
 }
 
 #[tokio::test]

@@ -57,6 +57,8 @@ fn errors_name_what_was_not_understood() {
         ("2026-05-01T", "2026-05-01T"),
         ("2026-05-01x10:00", "2026-05-01x10:00"),
         ("last 0 days", "last 0 days"),
+        ("last 20000 years", "last 20000 years"),
+        ("65535 years ago", "65535 years ago"),
         ("a..b..c", "a"),
     ] {
         let found = error(text);

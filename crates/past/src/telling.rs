@@ -1,0 +1,54 @@
+//! Which chunks tell what nodes say: for who has these forgotten.
+
+use std::collections::{BTreeSet, HashSet};
+
+use quipu_protocol::{AuthorClass, Entry, Message, NodeId};
+use quipu_store::{Graph, ReadParts, RefName};
+use quipu_transcript::decode;
+
+use crate::chunk::PastRecord;
+use crate::index::{PAGE, PAGE_BYTES, text_of};
+use crate::{MemoryChunk, PAST_CHUNK, PAST_SESSION, PastError, PastId};
+
+/// The nodes of all chunks, of whatever past, that sum up one of these nodes, themselves or through other chunks; those that are
+/// superseded or were taken back, too.
+///
+/// # Errors
+/// What the store says.
+pub async fn chunks_telling(
+    store: &dyn Graph,
+    nodes: &BTreeSet<NodeId>,
+) -> Result<BTreeSet<NodeId>, PastError> {
+    let mut telling = BTreeSet::new();
+    let prefix = RefName::session(&PAST_SESSION.into());
+    for head in store.heads(prefix.as_str()).await? {
+        let Some(root) = store.ancestor(head.node, 0).await? else { continue };
+        let seqs = store.below(root, &[head.node]).await?;
+        let mut ids: HashSet<PastId> = HashSet::new();
+        let mut rest = seqs.as_slice();
+        while !rest.is_empty() {
+            let piece = store.written(&rest[..rest.len().min(PAGE)], ReadParts::All, PAGE_BYTES).await?;
+            for stored in &piece.nodes {
+                let decoded = decode(&stored.node, &piece.objects);
+                let Entry::Message(Message::Custom(message)) = &decoded.entry else { continue };
+                let record = decoded.step.extra.get(PAST_CHUNK).and_then(|json| json.read().ok());
+                let Some(PastRecord::Chunk(record)) = record else { continue };
+                let class =
+                    decoded.step.provenance.as_ref().map_or(AuthorClass::Untrusted, |from| from.author);
+                let scope = record.scope.clone();
+                let Ok(chunk) = MemoryChunk::read(record, text_of(&message.content), class, &scope) else {
+                    continue;
+                };
+                if nodes.contains(&stored.node.id)
+                    || chunk.sources.iter().any(|source| nodes.contains(&source.node))
+                    || chunk.children.iter().any(|child| ids.contains(child))
+                {
+                    ids.insert(chunk.id());
+                    telling.insert(stored.node.id);
+                }
+            }
+            rest = rest.get(piece.read.max(1)..).unwrap_or_default();
+        }
+    }
+    Ok(telling)
+}
