@@ -359,7 +359,7 @@ async fn words_near_those_of_a_question_find_as_they_are_near() {
 }
 
 #[tokio::test]
-async fn what_nobody_is_shown_decides_nothing() {
+async fn questions_are_not_answered_by_what_is_hidden() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("quipu.db"));
     let vehicle = say(&store, "a", "/w", 19_000 * DAY, &["the vehicle was repaired"]).await;
