@@ -52,6 +52,51 @@ fn is_reminder(text: &str) -> bool {
     text.starts_with(REMINDER.0) && text.ends_with(REMINDER.1)
 }
 
+/// What a piece adds to the digest of its conversation, each a kind and a text; nothing where it does not count.
+pub(crate) fn links(
+    author: &Author,
+    content: &[Content],
+    seal: &dyn Fn(&str) -> String,
+) -> Vec<(String, String)> {
+    let mut links = Vec::new();
+    let kind = match author {
+        Author::User => "user",
+        Author::Assistant => "assistant",
+        Author::Tool { .. } => "result",
+        Author::Instructions(_) => "instructions",
+    };
+    let mut parts = content;
+    if let Author::Tool { call, .. } = author {
+        links.push(("call".to_owned(), call.clone()));
+        // Clients shorten old results; the call says which it is.
+        if !call.is_empty() {
+            parts = &[];
+        }
+    }
+    for part in parts {
+        let (what, text) = match part {
+            Content::Text(text) => {
+                let text = text.text.trim();
+                if text.is_empty() || is_reminder(text) {
+                    continue;
+                }
+                ("text", seal(text))
+            }
+            Content::Thinking(_) => continue,
+            Content::Image(image) => {
+                ("image", quipu_protocol::hex(&quipu_dag::sha256(image.data.as_bytes())))
+            }
+            Content::ToolCall(call) if call.id.as_str().is_empty() => {
+                ("call", seal(&format!("{}\0{}", call.name, call.arguments)))
+            }
+            Content::ToolCall(call) => ("call", format!("{}\0{}", call.id.as_str(), call.name)),
+            Content::Other(json) => ("other", seal(json.get())),
+        };
+        links.push((format!("{kind} {what}"), text));
+    }
+    links
+}
+
 impl ItemList {
     /// A list that follows another conversation.
     pub(crate) fn after(digest: ConversationDigest) -> Self {
@@ -70,44 +115,9 @@ impl ItemList {
         content: Vec<Content>,
         seal: &dyn Fn(&str) -> String,
     ) {
-        let mut counts = false;
-        let kind = match &author {
-            Author::User => "user",
-            Author::Assistant => "assistant",
-            Author::Tool { .. } => "result",
-            Author::Instructions(_) => "instructions",
-        };
-        let mut parts = &content[..];
-        if let Author::Tool { call, .. } = &author {
-            self.digest = self.digest.then("call", call);
-            counts = true;
-            // Clients shorten old results; the call says which it is.
-            if !call.is_empty() {
-                parts = &[];
-            }
-        }
-        for part in parts {
-            let (what, text) = match part {
-                Content::Text(text) => {
-                    let text = text.text.trim();
-                    if text.is_empty() || is_reminder(text) {
-                        continue;
-                    }
-                    ("text", seal(text))
-                }
-                Content::Thinking(_) => continue,
-                Content::Image(image) => {
-                    ("image", quipu_protocol::hex(&quipu_dag::sha256(image.data.as_bytes())))
-                }
-                Content::ToolCall(call) if call.id.as_str().is_empty() => {
-                    ("call", seal(&format!("{}\0{}", call.name, call.arguments)))
-                }
-                Content::ToolCall(call) => ("call", format!("{}\0{}", call.id.as_str(), call.name)),
-                Content::Other(json) => ("other", seal(json.get())),
-            };
-            self.digest = self.digest.then(&format!("{kind} {what}"), &text);
-            counts = true;
-        }
+        let links = links(&author, &content, seal);
+        let counts = !links.is_empty();
+        self.digest = links.iter().fold(self.digest, |digest, (kind, text)| digest.then(kind, text));
         self.items.push(Item { author, content, element, block, digest: self.digest, counts });
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::body::{Piece, RequestBody};
+use crate::chains::{CHAINS, ViewItems};
 use crate::exchange::now;
 use crate::item::{Author, Item, ItemList};
 use crate::wire_kind::WireKind;
@@ -20,6 +21,7 @@ const CONFIRM: &str = "quipu: confirm";
 pub(crate) const REFS: &str = "quipu-proxy/";
 /// Jumps of one conversation at most.
 pub(crate) const EDITS: usize = 64;
+const _: () = assert!(CHAINS > EDITS);
 
 /// How long a question waits for a confirmation, in milliseconds.
 const ASKED: i64 = 24 * 60 * 60 * 1_000;
@@ -190,29 +192,6 @@ pub(crate) fn closed(items: &[Item], at: usize) -> Option<usize> {
         at += 1;
     }
     Some(at)
-}
-
-/// The items of a conversation with some of its jumps.
-pub(crate) struct ViewItems {
-    pub(crate) now: Vec<Item>,
-    /// The same as they were recorded, where the message of a jump was forgotten since.
-    pub(crate) before: Option<Vec<Item>>,
-}
-
-impl ViewItems {
-    /// Where an item with this digest is, the first of several that do not count.
-    pub(crate) fn position(&self, digest: &str) -> Option<usize> {
-        let is_it = |item: &Item| item.counts && item.digest.hex() == digest;
-        let before = || self.before.iter().flatten().position(is_it);
-        self.now.iter().position(is_it).or_else(before)
-    }
-
-    /// What may be known of an item.
-    pub(crate) fn digests(&self, at: usize) -> impl Iterator<Item = ConversationDigest> {
-        let now = self.now.get(at).map(|item| item.digest);
-        let before = self.before.as_ref().and_then(|items| items.get(at)).map(|item| item.digest);
-        now.into_iter().chain(before.filter(|before| Some(*before) != now))
-    }
 }
 
 /// A line of a person, whatever stands before it.

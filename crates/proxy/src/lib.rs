@@ -7,6 +7,7 @@
 mod activity;
 mod answer;
 mod body;
+mod chains;
 mod exchange;
 mod forward;
 mod headers;

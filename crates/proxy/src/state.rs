@@ -11,8 +11,8 @@ use crate::jump::{AskedJump, Edit, JumpPlan, MARK, REFS, carryover, carryover_di
 
 /// Characters of the beginning of an id at least.
 const SHORTEST: usize = 4;
-/// Nodes among which a question is looked for before the answer to it: a client puts context beside it.
-const BESIDE: usize = 4;
+/// Nodes among which a question is looked for before the answer to it: a client puts pieces of context behind it.
+const BEHIND: usize = 64;
 
 /// Why a jump cannot be confirmed.
 #[derive(Debug, thiserror::Error)]
@@ -169,14 +169,16 @@ pub(crate) async fn note_now(store: &dyn Graph, asked: &AskedJump) -> Result<Str
     if hidden.is_empty() {
         return Ok(asked.note.clone());
     }
-    let nodes = store.lineage(asked.departure, LineageEnd::Count(BESIDE)).await?;
+    // The id is that of the last piece of context, where the client puts some behind the question.
+    let nodes = store.lineage(asked.departure, LineageEnd::Count(BEHIND)).await?;
     let decoded = decode_whole(store, &nodes).await?;
     let asks = |entry: &Entry| match entry {
         Entry::Message(Message::User(user)) => user.content.text().trim_start().starts_with(MARK),
         _ => false,
     };
-    let mut questions = nodes.iter().zip(&decoded).filter(|(_, one)| asks(&one.entry));
-    let is_hidden = hidden.problem().is_some() || questions.any(|(node, _)| hidden.hides(&node.id));
+    let question = nodes.iter().zip(&decoded).rev().find(|(_, one)| asks(&one.entry));
+    // Nobody knows whether one that is not found was forgotten.
+    let is_hidden = hidden.problem().is_some() || question.is_none_or(|(node, _)| hidden.hides(&node.id));
     Ok(if is_hidden { FORGOTTEN.to_owned() } else { asked.note.clone() })
 }
 

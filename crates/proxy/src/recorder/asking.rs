@@ -13,11 +13,12 @@ use super::keeping::ReadRequest;
 use super::known::Name;
 use super::{Decision, ExchangeRecorder};
 use crate::body::RequestBody;
+use crate::chains::ViewItems;
 use crate::exchange::now;
 use crate::item::{Author, ItemList};
 use crate::jump::{
-    AskedJump, EDITS, Edit, JumpPlan, ProxyCommand, ViewItems, applied, carryover, checked_note, closed,
-    command, is_changed, is_forgotten, line_digest, plan_ref,
+    AskedJump, EDITS, Edit, JumpPlan, ProxyCommand, applied, carryover, checked_note, closed, command,
+    is_changed, is_forgotten, line_digest, plan_ref,
 };
 use crate::local_answer::local_answer;
 use crate::packed::unpacked;
@@ -29,8 +30,6 @@ use crate::wires::blank_answer;
 /// A conversation with some of its jumps.
 struct RequestView {
     body: RequestBody,
-    /// The same as it was recorded, where the message of a jump was forgotten since.
-    before: Option<RequestBody>,
     items: ViewItems,
 }
 
@@ -163,8 +162,8 @@ impl ExchangeRecorder {
 
     /// The request as it came, then with each jump that concerns it.
     fn views(&self, read: &ReadRequest, plan: &JumpPlan, notes: &[String]) -> Vec<RequestView> {
-        let items = ViewItems { now: read.items.clone(), before: None };
-        let mut views = vec![RequestView { body: read.body.clone(), before: None, items }];
+        let items = ViewItems::of(read.items.clone());
+        let mut views = vec![RequestView { body: read.body.clone(), items }];
         for (edit, note) in plan.edits.iter().zip(notes) {
             let Some(next) = views.last().and_then(|view| self.next(view, edit, note)) else { break };
             views.push(next);
@@ -173,15 +172,12 @@ impl ExchangeRecorder {
     }
 
     fn next(&self, view: &RequestView, edit: &Edit, note: &str) -> Option<RequestView> {
-        let items = |body: &RequestBody| body.wire.items(body, ConversationDigest::default(), &self.seal());
         let body = applied(&view.body, &view.items, edit, note)?;
-        // Later jumps and nodes are known by what was recorded. Only texts differ, so that places are the same.
-        let before = match view.before.is_some() || note != edit.carryover {
-            true => applied(view.before.as_ref().unwrap_or(&view.body), &view.items, edit, &edit.carryover),
-            false => None,
-        };
-        let items = ViewItems { now: items(&body), before: before.as_ref().map(items) };
-        Some(RequestView { body, before, items })
+        let keep = view.items.position(&edit.keep)?;
+        let now = body.wire.items(&body, ConversationDigest::default(), &self.seal());
+        // Later jumps and nodes are known by what was recorded.
+        let items = view.items.then(now, keep, (note, &edit.carryover), &self.seal());
+        Some(RequestView { body, items })
     }
 
     /// Refuses what a line asks for: the answer is kept as the proxy's own, not as one of the model.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use quipu_protocol::NodeId;
 use quipu_proxy::{JumpState, StateError, WireKind, confirm, release, sessions as jumps};
-use quipu_store::{Graph, HiddenNodes, HiddenSnapshot, HiddenSource, OpenOptions, SqliteStore};
+use quipu_store::{Graph, HiddenNodes, HiddenSnapshot, HiddenSource, LineageEnd, OpenOptions, SqliteStore};
 use quipu_testkit::{Answer as Said, FakeServer};
 use serde_json::{Value, json};
 
@@ -623,6 +623,121 @@ fn forgotten_question_of_a_jump_is_confirmed_without_its_words() {
         assert!(!body.contains("wombat") && body.contains("[forgotten"), "{body}");
         let log = block_on(open(&store).actions(quipu_store::ActionQuery::default())).unwrap();
         assert!(log.iter().all(|row| !row.action.metadata.as_deref().unwrap_or_default().contains("wombat")));
+        proxy.end();
+    }
+}
+
+#[test]
+fn forgotten_messages_of_several_jumps_leave_later_requests() {
+    // Whichever jump is forgotten first, the third one is recorded between the two.
+    for (wire, order) in WIRES
+        .into_iter()
+        .flat_map(|wire| [(wire, ["wombat", "", "badger"]), (wire, ["", "badger", "wombat"])])
+    {
+        let script = [
+            "One.", "Two.", "Three.", "Four.", "Five.", "Six.", "Seven.", "Eight.", "Nine.", "Ten.",
+            "Eleven.",
+        ];
+        let server = FakeServer::start(script.map(|text| says(wire, true, text)));
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("quipu.db");
+        let list = Arc::<ForgetList>::default();
+        let proxy = list.proxy(&server, &store);
+        let mut talk = Talk { wire, is_stream: true, turns: Vec::new() };
+        let jumps = |talk: &mut Talk, proxy: &Proxy, to: &str, note: &str| {
+            let to = node(&store, to);
+            talk.says(proxy, &format!("quipu: tobe {to}\n{note}"));
+            talk.says(proxy, "quipu: confirm")
+        };
+        let forget = |word: &str| {
+            if !word.is_empty() {
+                list.forget(nodes_with(&store, word));
+            }
+        };
+        let last = || server.requests().last().unwrap().json();
+        talk.says(&proxy, "First?");
+        talk.says(&proxy, "Second?");
+        assert_eq!(jumps(&mut talk, &proxy, "One.", "The wombat led nowhere."), "Three.");
+        node(&store, "Three.");
+        forget(order[0]);
+        assert_eq!(talk.says(&proxy, "Third?"), "Four.");
+        assert_eq!(jumps(&mut talk, &proxy, "Three.", "The badger was wrong."), "Five.");
+        node(&store, "Five.");
+        forget(order[1]);
+        assert_eq!(talk.says(&proxy, "Fifth?"), "Six.");
+        assert_eq!(talk.says(&proxy, "Sixth?"), "Seven.");
+        assert_eq!(jumps(&mut talk, &proxy, "Six.", "The otter stays."), "Eight.");
+        node(&store, "Eight.");
+        forget(order[2]);
+        // Here and in another process.
+        assert_eq!(talk.says(&proxy, "Now?"), "Nine.", "{wire:?} {order:?}");
+        proxy.end();
+        let proxy = list.proxy(&server, &store);
+        assert_eq!(talk.says(&proxy, "Then?"), "Ten.", "{wire:?} {order:?}");
+        for (request, length) in server.requests()[8..].iter().zip([11, 13]) {
+            let body = request.json();
+            let list = sent(wire, &body);
+            assert_eq!(list.len(), length, "{wire:?} {order:?}: {list:?}");
+            let texts: Vec<&str> = list.iter().map(|(_, text)| text.as_str()).collect();
+            let stays = [
+                "First?", "One.", texts[2], "Three.", texts[4], "Five.", "Fifth?", "Six.", texts[8], "Eight.",
+            ];
+            assert_eq!(texts[..10], stays);
+            assert!([2, 4].iter().all(|at| texts[*at].contains("[forgotten")), "{texts:?}");
+            let body = body.to_string();
+            let left_out = ["wombat", "badger", "Second?", "Third?", "Sixth?", "quipu:"];
+            assert!(left_out.iter().all(|words| !body.contains(words)), "{wire:?} {order:?}: {body}");
+        }
+        // To what was recorded between the two; what is said with it is not forgotten.
+        assert_eq!(jumps(&mut talk, &proxy, "Five.", "Once more."), "Eleven.");
+        let list = sent(wire, &last());
+        assert_eq!(list.len(), 7, "{list:?}");
+        assert!(list[6].1.contains("Once more.") && list[4].1.contains("[forgotten"), "{list:?}");
+        proxy.end();
+    }
+}
+
+#[test]
+fn forgotten_question_is_found_before_much_context() {
+    for elsewhere in [false, true] {
+        let wire = WireKind::Messages;
+        let server = FakeServer::start(["One.", "Two.", "Three."].map(|text| says(wire, true, text)));
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("quipu.db");
+        let list = Arc::<ForgetList>::default();
+        let proxy = list.proxy(&server, &store);
+        let mut talk = Talk { wire, is_stream: true, turns: Vec::new() };
+        talk.says(&proxy, "First?");
+        talk.says(&proxy, "Second?");
+        let said: Vec<&str> = talk.turns.iter().map(String::as_str).collect();
+        let mut messages = asks(wire, "s", true, &said)["messages"].as_array().unwrap().clone();
+        // Pieces of context with nothing between them would be one.
+        let line = format!("quipu: tobe {}\nThe wombat led nowhere.", node(&store, "One."));
+        let context =
+            (0..6).flat_map(|at| [format!("<system-reminder>{at}</system-reminder>"), String::new()]);
+        let blocks = std::iter::once(line).chain(context);
+        let blocks: Vec<Value> = blocks.map(|text| json!({ "type": "text", "text": text })).collect();
+        messages.push(json!({ "role": "user", "content": blocks }));
+        let answer = answered(wire, &proxy.call(wire, &with_list(wire, "s", true, messages.clone())));
+        assert!(answer.contains("quipu: confirm"), "{answer}");
+        let question = nodes_with(&store, "wombat");
+        let graph = open(&store);
+        let way = block_on(graph.lineage(head(&*graph, "some-cli", "s"), LineageEnd::Root)).unwrap();
+        let place = way.iter().rev().position(|node| question.contains(&node.id)).unwrap();
+        assert!(place > 4, "{place}");
+        list.forget(question);
+        messages.push(json!({ "role": "assistant", "content": answer }));
+        let next = if elsewhere {
+            block_on(confirm(&*list.open(&store), "s")).unwrap();
+            "And?"
+        } else {
+            "quipu: confirm"
+        };
+        messages.push(json!({ "role": "user", "content": next }));
+        let got = proxy.call(wire, &with_list(wire, "s", true, messages));
+        assert_eq!(answered(wire, &got), "Three.");
+        let body = server.requests()[2].json().to_string();
+        assert!(!body.contains("wombat") && body.contains("[forgotten"), "{body}");
         proxy.end();
     }
 }
