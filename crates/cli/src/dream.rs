@@ -217,6 +217,10 @@ async fn run_until_dreamt<'a>(
         if let Some(states) = dreamt(store, places, began).await? {
             return Ok(states);
         }
+        if matches!(ran, DueRun::Ran { finished: 0, failed: 0 }) {
+            // It was about to end when it was asked for, so that was the dream before.
+            store.retry_job(&DREAM.into(), began).await?;
+        }
         if let DueRun::Ran { failed, .. } = ran
             && failed > 0
         {
