@@ -3,17 +3,14 @@
 use std::collections::HashSet;
 
 use quipu_protocol::{NodeId, SessionId, UnixMs};
-use quipu_store::{Graph, ReadParts, decode_shown};
+use quipu_store::{Graph, decode_shown};
 use serde::Serialize;
 
 use crate::index::read_chunks;
+use crate::pages::{PAGE, Pages};
 use crate::segments::importer_of;
 use crate::source::{source_of, time_of};
 use crate::{ChunkEntry, PastError, PastIndex, PastScope};
-
-/// Nodes that are read at once, and bytes of their parts.
-const PAGE: usize = 512;
-const PAGE_BYTES: usize = 4 << 20;
 
 /// Why a node is evidence of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -94,10 +91,8 @@ pub async fn evidence_of(
     let mut overlapping = Vec::new();
     for row in scope.sessions(store).await? {
         let Some(head) = row.head else { continue };
-        let seqs = store.below(row.base, &[head]).await?;
-        let mut rest = seqs.as_slice();
-        while !rest.is_empty() {
-            let piece = store.written(&rest[..rest.len().min(PAGE)], ReadParts::All, PAGE_BYTES).await?;
+        let mut pages = Pages::below(store, row.base, head).await?;
+        while let Some(piece) = pages.next().await? {
             for stored in piece.nodes.iter().filter(|stored| !explicit.contains(&stored.node.id)) {
                 if hidden.hides(&stored.node.id) {
                     continue;
@@ -112,7 +107,6 @@ pub async fn evidence_of(
                 let session = Some(row.id.clone());
                 overlapping.push(EvidenceNode { node: stored.node.id, kind, session, at: Some(at) });
             }
-            rest = rest.get(piece.read.max(1)..).unwrap_or_default();
         }
     }
     overlapping.sort_by_key(|node| (node.at, node.node));

@@ -4,18 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use quipu_protocol::{AuthorClass, Body, Entry, Message, NodeId, Origin, Provenance, SessionId, UnixMs};
-use quipu_store::{Graph, HiddenSnapshot, ReadParts, Seq, decode_nodes};
+use quipu_store::{Graph, HiddenSnapshot, Seq, decode_nodes};
 use quipu_transcript::{DecodedEntry, decode};
 
 use crate::chunk::PastRecord;
+use crate::pages::Pages;
 use crate::{
     ChunkFault, MemoryChunk, PAST_CHUNK, PastError, PastId, PastScope, ReviewState, SummaryMethod, TimeRange,
     WorkId,
 };
 
-/// Nodes that are read at once, and bytes of their parts.
-pub(crate) const PAGE: usize = 512;
-pub(crate) const PAGE_BYTES: usize = 4 << 20;
 /// Faults that are kept; more are counted.
 const FAULTS: usize = 1_000;
 /// Digits of an id at least, where somebody writes one.
@@ -106,18 +104,15 @@ impl PastIndex {
             (index.listed, index.last) = (node.record.external_id, node.record.timestamp);
         }
         let Some(root) = store.ancestor(head, 0).await? else { return Ok(index) };
-        let seqs = store.below(root, &[head]).await?;
+        let mut pages = Pages::below(store, root, head).await?;
         let hidden = store.hidden();
-        let mut rest = seqs.as_slice();
-        while !rest.is_empty() {
-            let piece = store.written(&rest[..rest.len().min(PAGE)], ReadParts::All, PAGE_BYTES).await?;
+        while let Some(piece) = pages.next().await? {
             for stored in &piece.nodes {
                 // What a person had forgotten is shown to nobody; what was made of it is known by its id.
                 let decoded = decode(&stored.node, &piece.objects);
                 let at = (stored.node.id, stored.node.record.timestamp, stored.seq);
                 index.take(&decoded, at, scope, &hidden);
             }
-            rest = rest.get(piece.read.max(1)..).unwrap_or_default();
         }
         index.drop_forgotten();
         index.check_children();

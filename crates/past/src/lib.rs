@@ -14,6 +14,7 @@ mod error;
 mod evidence;
 pub mod grounding;
 mod index;
+mod pages;
 mod plan;
 mod range;
 mod scope;

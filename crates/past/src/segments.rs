@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use quipu_protocol::{AuthorClass, CallId, NodeId, SessionId, UnixMs};
-use quipu_store::{Graph, ReadParts, SessionRow, decode_nodes, decode_shown};
+use quipu_store::{Graph, SessionRow, decode_nodes, decode_shown};
 use quipu_transcript::DecodedEntry;
 
 use crate::chunk::worse;
+use crate::pages::Pages;
 use crate::source::{NodeCalls, SourceSpeaker, source_of, time_of};
 use crate::{PastError, TimeRange};
 
@@ -16,9 +17,6 @@ pub const IDLE: UnixMs = 30 * 60_000;
 pub const SOFT_BYTES: usize = 8_000;
 /// See [`SOFT_BYTES`].
 pub const HARD_BYTES: usize = 32_000;
-/// Nodes that are read at once, and bytes of their parts.
-const PAGE: usize = 512;
-const PAGE_BYTES: usize = 4 << 20;
 const DAY: UnixMs = 86_400_000;
 /// The program whose sessions are ours.
 const AGENT: &str = "quipu";
@@ -82,10 +80,8 @@ pub async fn segments_of(
             cutter.take(node.id, node.record.timestamp, &decoded);
         }
     }
-    let seqs = store.below(row.base, &[head]).await?;
-    let mut rest = seqs.as_slice();
-    while !rest.is_empty() {
-        let piece = store.written(&rest[..rest.len().min(PAGE)], ReadParts::All, PAGE_BYTES).await?;
+    let mut pages = Pages::below(store, row.base, head).await?;
+    while let Some(piece) = pages.next().await? {
         for stored in &piece.nodes {
             if hidden.hides(&stored.node.id) {
                 continue;
@@ -93,7 +89,6 @@ pub async fn segments_of(
             let decoded = decode_shown(&hidden, &stored.node, &piece.objects);
             cutter.take(stored.node.id, stored.node.record.timestamp, &decoded);
         }
-        rest = rest.get(piece.read.max(1)..).unwrap_or_default();
     }
     Ok(cutter.cut(now))
 }

@@ -3,11 +3,12 @@
 use std::collections::{BTreeSet, HashSet};
 
 use quipu_protocol::{AuthorClass, Entry, Message, NodeId};
-use quipu_store::{Graph, ReadParts, RefName};
+use quipu_store::{Graph, RefName};
 use quipu_transcript::decode;
 
 use crate::chunk::PastRecord;
-use crate::index::{PAGE, PAGE_BYTES, text_of};
+use crate::index::text_of;
+use crate::pages::Pages;
 use crate::{MemoryChunk, PAST_CHUNK, PAST_SESSION, PastError, PastId};
 
 /// The nodes of all chunks, of whatever past, that sum up one of these nodes, themselves or through other chunks; those that are
@@ -23,11 +24,9 @@ pub async fn chunks_telling(
     let prefix = RefName::session(&PAST_SESSION.into());
     for head in store.heads(prefix.as_str()).await? {
         let Some(root) = store.ancestor(head.node, 0).await? else { continue };
-        let seqs = store.below(root, &[head.node]).await?;
+        let mut pages = Pages::below(store, root, head.node).await?;
         let mut ids: HashSet<PastId> = HashSet::new();
-        let mut rest = seqs.as_slice();
-        while !rest.is_empty() {
-            let piece = store.written(&rest[..rest.len().min(PAGE)], ReadParts::All, PAGE_BYTES).await?;
+        while let Some(piece) = pages.next().await? {
             for stored in &piece.nodes {
                 let decoded = decode(&stored.node, &piece.objects);
                 let Entry::Message(Message::Custom(message)) = &decoded.entry else { continue };
@@ -47,7 +46,6 @@ pub async fn chunks_telling(
                     telling.insert(stored.node.id);
                 }
             }
-            rest = rest.get(piece.read.max(1)..).unwrap_or_default();
         }
     }
     Ok(telling)
