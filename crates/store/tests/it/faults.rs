@@ -678,7 +678,10 @@ async fn shared_memory_recreated_by_others_is_left_alone() {
 /// Run as a child: the memory beside the file is cut short under a writer, its readers, and another store of the process.
 pub(crate) async fn without_its_memory(path: &Path) {
     let session = SessionId::from("unshared");
-    let (store, beside) = (open(path), open(path));
+    // Nothing of them reads by itself at the moment of a cut.
+    let (store, beside) = (open_at_rest(path), open_at_rest(path));
+    looked_around(&store).await;
+    looked_around(&beside).await;
     let memory = path.with_file_name("quipu.db-shm");
     let (mut head, mut n) = (None, 0);
     let mut commit = async |count: usize, text: &str| {
@@ -689,7 +692,9 @@ pub(crate) async fn without_its_memory(path: &Path) {
         }
         (head.unwrap(), usize::try_from(n).unwrap())
     };
-    let cut = |size: u64| {
+    let cut = async |size: u64| {
+        // What the store does in a quiet moment has just been done, or waits for one.
+        looked_around(&store).await;
         let long = fs::metadata(&memory).unwrap().len();
         assert!(long > size, "{long}");
         nix::unistd::truncate(&memory, i64::try_from(size).unwrap()).unwrap();
@@ -698,11 +703,11 @@ pub(crate) async fn without_its_memory(path: &Path) {
     commit(1, &"long ".repeat(4_000_000)).await;
     for size in [0, 1, 4096, 20_000, 32_768] {
         let (last, length) = commit(20, "before").await;
-        cut(size);
+        cut(size).await;
         assert_eq!(store.lineage(last, LineageEnd::Root).await.unwrap().len(), length, "{size}");
-        cut(size.min(16_000));
+        cut(size.min(16_000)).await;
         let (last, length) = commit(3, "after").await;
-        cut(size.min(16_000));
+        cut(size.min(16_000)).await;
         assert_eq!(beside.lineage(last, LineageEnd::Root).await.unwrap().len(), length, "{size}");
         let (last, length) = commit(1, &format!("long {size} ").repeat(2_500_000)).await;
         // Another process meanwhile.
@@ -711,7 +716,7 @@ pub(crate) async fn without_its_memory(path: &Path) {
         assert!(other.status().unwrap().success());
         assert_eq!(store.lineage(last, LineageEnd::Root).await.unwrap().len(), length, "{size}");
     }
-    cut(0);
+    cut(0).await;
     drop(beside);
     drop(store);
     let store = open(path);
