@@ -352,6 +352,29 @@ fn own_memories_are_no_workspace() {
 }
 
 #[test]
+fn newest_session_of_a_directory_is_never_a_memory() {
+    let world = World::new([Answer::new().text("Well.").reply()]);
+    world.run(&["-p", "hello"]).ok();
+    let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    // The notes lie in the directory itself, so their session works there, and is the newest.
+    let here = world.path("work");
+    std::fs::write(here.join("MEMORY.md"), "- mine\n").unwrap();
+    world.run(&["memory", "on", "--workspace", here.to_str().unwrap()]).ok();
+    world.run(&["memory", "review", "--accept-all"]).ok();
+    let newest = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    assert!(newest.starts_with("memory-"), "{newest}");
+    let shown = world.run(&["show", "--json"]).ok().text();
+    assert!(shown.contains(&session) && !shown.contains(&newest), "{shown}");
+    for view in ["tree", "files"] {
+        let shown = world.run(&[view, "--json"]).ok().text();
+        assert!(!shown.contains(&newest), "{view}: {shown}");
+    }
+    world.server.push(Answer::new().text("Yes.").reply());
+    world.run(&["-c", "-p", "and on"]).ok();
+    assert_eq!(world.requests().last().unwrap().json()["messages"].as_array().unwrap().len(), 3);
+}
+
+#[test]
 fn one_note_of_today_is_seen_whole_and_a_cut_is_cited() {
     let world = World::new([]);
     world.run(&["memory", "on"]).ok();
