@@ -434,6 +434,7 @@ impl Task {
         if !matches!(input, MachineInput::Call { .. } | MachineInput::ToolOutput { .. }) {
             self.follow_forgotten();
         }
+        let input = self.without_forgotten(input);
         self.count(&input);
         let effects = self.machine.on(self.clock.now(), input);
         // First, so that who has read an event or an answer never finds an older view.
