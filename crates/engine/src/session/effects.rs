@@ -23,9 +23,12 @@ use crate::spans;
 use crate::stand::look;
 use crate::toolbox::{Toolbox, tell};
 use quipu_machine::{
-    Calls, CheckedCall, Effect, Interventions, MachineInput, NoSummary, Purpose, ShellRunError, Stretch,
-    Summary, step_key,
+    Calls, CheckedCall, Effect, Interventions, MachineInput, NoSummary, Purpose, ShellRunError,
+    Stretch, Summary, step_key,
 };
+
+/// How often sources are told of a compaction where something is forgotten meanwhile.
+const BEFORE_COMPACTION: usize = 3;
 
 impl Task {
     pub(super) fn perform(&mut self, effect: Effect) {
@@ -109,10 +112,19 @@ impl Task {
                 let (caller, input) = (self.caller.clone(), self.input.clone());
                 let (sources, toolbox) = (self.sources.clone(), self.toolbox.clone());
                 let models = self.models.clone();
+                let mut forgotten = self.forgotten_since();
+                if !stretch.is_again {
+                    sources.begin_compaction();
+                }
                 let work = async move {
-                    if stretch.purpose == Purpose::Compaction && !stretch.is_again {
-                        let notices = sources.before_compaction(&stretch, head, &cancel).await;
-                        tell(&input, notices).await;
+                    if stretch.purpose == Purpose::Compaction {
+                        for _ in 0..BEFORE_COMPACTION {
+                            let notices = sources.before_compaction(&stretch, head, &cancel).await;
+                            tell(&input, notices).await;
+                            if !forgotten.asked(&cancel).await || cancel.is_cancelled() {
+                                break;
+                            }
+                        }
                     }
                     if let Some(result) = instead(&toolbox, &run, &stretch, &cancel, &input).await {
                         return drop(input.send(MachineInput::Summarized { run, result }).await);
@@ -130,6 +142,12 @@ impl Task {
                     let (SummaryRoute { caller, model, thinking, stretch }, notice) =
                         asked.of_purpose(models).await;
                     tell(&input, notice).await;
+                    // What is sent now has nothing of it.
+                    forgotten.asked(&cancel).await;
+                    if cancel.is_cancelled() {
+                        let result = Err(Box::new(NoSummary { why: None, made: Calls::default() }));
+                        return drop(input.send(MachineInput::Summarized { run, result }).await);
+                    }
                     let tell = input.clone();
                     let job = SummaryJob { session, run: run.clone(), head, model, thinking, tell, cancel };
                     let work = std::panic::AssertUnwindSafe(caller.summarize(&job, &stretch));

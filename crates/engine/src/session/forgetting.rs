@@ -4,17 +4,62 @@ use std::sync::Arc;
 
 use quipu_machine::{JumpTarget, MachineInput};
 use quipu_protocol::{Message, NodeId};
-use quipu_store::HiddenSnapshot;
+use quipu_store::{Graph, HiddenSnapshot};
 use quipu_transcript::{forgotten_compaction, forgotten_message};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::task::Task;
 
 /// Nodes of one commit at most, about: the newest are looked at again when the session stands elsewhere.
 const NEWEST: usize = 64;
 
+/// Tells work that was begun earlier what was forgotten since.
+pub(super) struct ForgottenSince {
+    store: Arc<dyn Graph>,
+    looks: watch::Receiver<u64>,
+    input: mpsc::Sender<MachineInput>,
+    version: u64,
+}
+
+impl ForgottenSince {
+    /// Whether something was forgotten since this was asked last. Then the session has looked it through, and stopped what it
+    /// concerns.
+    pub(super) async fn asked(&mut self, cancel: &CancellationToken) -> bool {
+        let hidden = self.store.hidden();
+        if hidden.is_empty() || hidden.problem().is_some() || hidden.version() == self.version {
+            return false;
+        }
+        self.version = hidden.version();
+        let before = *self.looks.borrow();
+        let follow = async {
+            // Before each input the list is looked at.
+            if self.input.send(MachineInput::Forgotten(Vec::new())).await.is_ok() {
+                drop(self.looks.wait_for(|looks| *looks > before).await);
+            }
+        };
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = follow => {}
+        }
+        true
+    }
+}
+
 impl Task {
+    /// What was forgotten until now, for work that begins.
+    pub(super) fn forgotten_since(&self) -> ForgottenSince {
+        let (store, looks) = (self.caller.store.clone(), self.forgotten.looks.subscribe());
+        ForgottenSince { store, looks, input: self.input.clone(), version: self.forgotten.version }
+    }
+
     /// Takes out of the conversation, and out of what sources gave to the prompt, what is hidden now.
     pub(super) fn follow_forgotten(&mut self) {
+        self.take_out_forgotten();
+        self.forgotten.looks.send_modify(|looks| *looks += 1);
+    }
+
+    fn take_out_forgotten(&mut self) {
         let hidden = self.caller.store.hidden();
         if hidden.is_empty() {
             return;

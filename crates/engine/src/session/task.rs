@@ -49,6 +49,8 @@ pub(super) struct Shell {
 pub(super) struct ForgottenMark {
     pub(super) version: u64,
     pub(super) head: Option<NodeId>,
+    /// How often it was looked at.
+    pub(super) looks: watch::Sender<u64>,
 }
 
 pub(super) struct Task {

@@ -9,11 +9,12 @@ use quipu::store::{
     HiddenNodes, HiddenSnapshot, HiddenSource, LineageEnd, ReadModel as _, SearchQuery, SessionQuery,
     Store as _, Upkeep as _, decode_all, decode_nodes,
 };
-use quipu::{Context, ContextAsk, ContextSource, Section, SourceError};
+use quipu::{Context, ContextAsk, ContextSource, Section, SessionOptions, SourceError};
 use quipu_history::{LifeQuery, RecallQuery, life, recall};
 use quipu_transcript::{FORGOTTEN, check_conversation};
 use serde_json::json;
 
+use crate::before_compaction::{NoteSource, SourceBehaviour};
 use crate::compact::{is_summary_request, long, options};
 use crate::storage::{errors, failing};
 use crate::support::{Gate, LiveSession, Reply, World, call, engine_over, say};
@@ -494,4 +495,42 @@ async fn place_forgotten_on_its_way_is_in_no_request() {
         list.remember_all();
     }
     live.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn notes_before_a_compaction_are_made_again_after_a_forget() {
+    for concerns in [true, false] {
+        let answers = (0..3).map(|n| say(&long(&format!("answer-{n}"))));
+        let (world, list) = world(answers);
+        let keeper = NoteSource::new(SourceBehaviour::AsksAModel);
+        let live = world
+            .create_with(SessionOptions { context_sources: vec![keeper.clone()], ..options(&world, 4_000) })
+            .await;
+        for text in ["the wombat", "question-1", "question-2"] {
+            assert_eq!(live.run(&long(text)).await, Outcome::Done);
+        }
+        let gate = Gate::new();
+        let first = Reply { before: Some(gate.clone()), ..say("A wombat came up.") };
+        world.fake.push([first, say("Somebody came up."), say("## Goal\nTo count."), say("Yes.")]);
+        live.session.compact(None).await.unwrap();
+        match concerns {
+            true => forget_meanwhile(&world, &list, &live, &gate).await,
+            false => {
+                gate.reached().await;
+                list.forget([NodeId([9; 32])]);
+                gate.open();
+            }
+        }
+        live.until(1, |event| matches!(event, Event::CompactionEnded { .. })).await;
+        let asked = keeper.asked();
+        assert_eq!(asked.len(), 2, "{concerns}");
+        let says = |at: usize| format!("{:?}", asked[at].messages).contains("the wombat");
+        assert_eq!((says(0), says(1)), (true, !concerns));
+        assert_eq!(keeper.answers.lock().unwrap().last().unwrap(), "Somebody came up.");
+        let made = summaries(&world);
+        assert_eq!(made.len(), 1, "no summary was asked for of what was forgotten");
+        assert_eq!(made[0].contains("wombat"), !concerns);
+        live.finish().await;
+        assert_eq!(world.store.check().await.unwrap().problems, []);
+    }
 }
