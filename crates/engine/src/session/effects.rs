@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::FutureExt as _;
-use quipu_protocol::{Content, Entry, Event, Message, Model, Outcome, RunId, Thinking};
+use quipu_protocol::{AddedBlock, Entry, Event, Message, Model, Outcome, RunId, Thinking};
 use quipu_providers::clamp_level;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,7 @@ use crate::spans;
 use crate::stand::look;
 use crate::toolbox::{Toolbox, tell};
 use quipu_machine::{
-    Calls, CheckedCall, Effect, Interventions, MachineInput, NoSummary, Purpose, ShellRunError,
+    Calls, CheckedCall, Draft, Effect, Interventions, MachineInput, NoSummary, Purpose, ShellRunError,
     Stretch, Summary, step_key,
 };
 
@@ -164,8 +164,7 @@ impl Task {
                 self.call = Some(cancel.clone());
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
                 let work = async move {
-                    let start =
-                        RunStart { prompt: prompt.iter().flat_map(|entry| said_content(entry)).collect() };
+                    let start = run_start(&prompt);
                     let hooked = toolbox.hooks.before_run(&run, &start, &cancel).await;
                     tell(&input, hooked.notices).await;
                     drop(input.send(MachineInput::RunStartDecided { run, prompt: hooked.value }).await);
@@ -425,12 +424,17 @@ async fn prepare_with_policies(
     }
 }
 
-/// What somebody says.
-fn said_content(entry: &Entry) -> Vec<Content> {
-    match entry {
-        Entry::Message(Message::User(message)) => message.content.blocks().into_owned(),
-        _ => Vec::new(),
+/// The beginning of a run, as hooks are told of it.
+fn run_start(prompt: &[Draft]) -> RunStart {
+    let mut start = RunStart::default();
+    for draft in prompt {
+        let Entry::Message(Message::User(message)) = &*draft.entry else { continue };
+        let moved = u32::try_from(start.prompt.len()).unwrap_or(u32::MAX);
+        let added = draft.step.added.iter().cloned();
+        start.added.extend(added.map(|one| AddedBlock { block: one.block.saturating_add(moved), ..one }));
+        start.prompt.extend(message.content.blocks().into_owned());
     }
+    start
 }
 
 /// What a hook makes of a compaction, where it does not leave it to the model.
