@@ -475,22 +475,6 @@ async fn words_of_notes_are_erased_from_their_index() {
 }
 
 #[tokio::test]
-async fn found_rows_of_an_index_go_on_over_pages() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Arc::new(open(&dir.path().join("quipu.db")));
-    let mut session = Session::begin(&store, "s1").await;
-    let mut said = Vec::new();
-    for text in ["a zeppelin", "two zeppelins", "three of them"] {
-        said.push(session.says(&store, text).await);
-    }
-    assert!(!store.search(query("zeppelin")).await.unwrap().hits.is_empty());
-    let search = holder(&store, "store.search");
-    let all = search.find(&ContentQuery::of(of_nodes(&said))).await.unwrap().found;
-    assert!(all.len() > 3, "{all:?}");
-    assert_eq!(found(&search, &of_nodes(&said)).await, all);
-}
-
-#[tokio::test]
 async fn selection_beyond_the_limits_is_refused() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     for holder in StoreHolder::all(&store, &nobody()) {
