@@ -146,7 +146,7 @@ fn failure(error: ProxyError) -> Failure {
 
 fn state_failure(error: StateError) -> Failure {
     match error {
-        StateError::Unknown(_) | StateError::Several(_) | StateError::Gone(_) => {
+        StateError::Unknown(_) | StateError::Several(_) | StateError::Gone(_) | StateError::Unreadable(_) => {
             Failure::usage(format!("{error}; `quipu proxy status` lists them"))
         }
         StateError::Store(error) => error.into(),

@@ -85,11 +85,12 @@ impl Past {
 }
 
 pub(crate) async fn read_past(store: &dyn Graph, head: NodeId) -> Result<Past, OpenError> {
+    let (mut lineage, mut steps) = read_context(store, head).await?;
+    // What is forgotten while it is read counts.
     let hidden = store.hidden();
     if let Some(why) = hidden.problem() {
         return Err(OpenError::Forgotten(why.to_owned()));
     }
-    let (mut lineage, mut steps) = read_context(store, head).await?;
     let mut past = Past { head: Some(head), has_ref: true, last_time: steps.last_time, ..Past::default() };
     for (at, (_, entry)) in lineage.iter().enumerate() {
         match entry {

@@ -52,19 +52,17 @@ impl ForgetFile {
         {
             return before.clone();
         }
+        let version = before.as_ref().map_or(0, |before| before.version) + 1;
         let list = ForgetList::read(&self.memory).map_err(|error| error.to_string());
-        let problem = |nodes: &ForgottenNodes| nodes.list.as_ref().err().cloned();
-        let known = before.as_deref().and_then(problem);
         if let Err(error) = &list {
-            if let (Some(before), true) = (before.as_ref(), known.as_ref() == Some(error)) {
-                return before.clone();
+            if let Some(known) = before.filter(|before| before.list.as_ref().err() == Some(error)) {
+                return known;
             }
             let text = format!(
                 "No search has hits and no session is continued while what was forgotten cannot be read: {error}"
             );
             self.observer.0.notice(HostNotice { is_warning: true, text, advice: None });
         }
-        let version = before.map_or(0, |before| before.version) + 1;
         let list = Arc::new(ForgottenNodes { list, version });
         *read = FileState { stamp, list: Some(list.clone()) };
         list

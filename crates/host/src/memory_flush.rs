@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use quipu::{CallRequest, CompactionAsk, Context, ContextAsk, ContextSource, RunnerPurpose, SourceError};
+use quipu_memory::class_of_turn;
 use quipu_memory::files::FileName;
 use quipu_memory::flush::{flush_class, flush_mark, flush_note, flush_prompt};
 use quipu_memory::notes::{NoteAuthor, Notebook};
-use quipu_memory::{Forgotten, MemoryHome, class_of_turn};
 use quipu_store::Graph;
 use quipu_transcript::conversation_text;
 
@@ -72,9 +72,17 @@ impl FlushSource {
             deadline: DEADLINE,
             ..CallRequest::new(purpose, prompt)
         };
+        let before = self.store.hidden().version();
         let answer = ask.cx.runner().call(request).await.map_err(SourceError::new)?;
-        let forgotten = Forgotten::read(&MemoryHome::new(&self.home.dir)).map_err(SourceError::new)?;
-        let answer: Vec<&str> = answer.text.lines().filter(|line| !forgotten.hides_line(line)).collect();
+        let hidden = self.store.hidden();
+        if let Some(why) = hidden.problem() {
+            return Err(SourceError::new(why));
+        }
+        if hidden.version() != before {
+            // It may say it in other words. The session asks again, of what is left.
+            return Err(SourceError::new("something was forgotten while the model answered"));
+        }
+        let answer: Vec<&str> = answer.text.lines().filter(|line| !hidden.hides_line(line)).collect();
         let Some(note) = flush_note(&answer.join("\n"), &mark) else { return Ok(()) };
         let class = flush_class(ask.messages.iter().map(AsRef::as_ref), ask.previous.is_some());
         let turn = class_of_turn(&*self.store, ask.head).await.map_err(SourceError::new)?;

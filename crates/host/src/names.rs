@@ -9,6 +9,8 @@ use crate::{Advice, Failure, NameCandidate, current_dir};
 
 /// Characters of a name that are told.
 const WIDTH: usize = 80;
+/// Sessions of a directory that are looked at for the newest.
+const NEWEST: usize = 4;
 
 /// The newest session of the current directory.
 pub async fn newest_here(store: &dyn Graph) -> Result<SessionRow, Failure> {
@@ -17,14 +19,14 @@ pub async fn newest_here(store: &dyn Graph) -> Result<SessionRow, Failure> {
         .ok_or_else(|| Failure::request("no session in this directory").advise(Advice::ListSessions))
 }
 
-/// The newest session of a directory.
+/// The newest session of a directory that takes prompts: those that hold the changes of a memory or a past are left out.
 ///
 /// # Errors
 /// What the store says.
 pub async fn newest_in(store: &dyn Graph, here: &Path) -> Result<Option<SessionRow>, Failure> {
     let cwd = Some(here.to_string_lossy().into_owned());
-    let query = SessionQuery { cwd, limit: Some(1), ..SessionQuery::default() };
-    Ok(store.sessions(query).await?.into_iter().next())
+    let query = SessionQuery { cwd, limit: Some(NEWEST), ..SessionQuery::default() };
+    Ok(store.sessions(query).await?.into_iter().find(|row| !quipu::takes_no_prompts(row)))
 }
 
 /// What a person means by a name.

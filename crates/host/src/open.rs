@@ -16,7 +16,7 @@ use crate::free_models::{FreeModels, NOTHING, check_free};
 use crate::holders::WrittenKind;
 use crate::model::{ModelChoice, real_model};
 use crate::models::ModelFiles;
-use crate::names::{resolve, session_named};
+use crate::names::{newest_in, resolve, session_named};
 use crate::offered_tools::{missing_search, with_listed_tools, with_patch_tool};
 use crate::planning::planning_settings;
 use crate::prompt::put_system;
@@ -439,12 +439,8 @@ async fn chosen_session(
 /// # Errors
 /// When a name means none or several, and when the session was removed.
 pub async fn find_session(store: &dyn Graph, request: &OpenRequest) -> Result<Option<SessionRow>, Failure> {
-    let query = if request.is_newest() {
-        SessionQuery {
-            cwd: Some(request.here.to_string_lossy().into_owned()),
-            limit: Some(NEWEST),
-            ..SessionQuery::default()
-        }
+    if request.is_newest() {
+        newest_in(store, &request.here).await
     } else if let Some(id) = request.session() {
         let row = session_named(store, id).await?;
         if quipu::takes_no_prompts(&row) {
@@ -457,12 +453,8 @@ pub async fn find_session(store: &dyn Graph, request: &OpenRequest) -> Result<Op
                 Failure::request(format!("session {} was removed", row.id)).advise(Advice::ForkAt(at))
             );
         }
-        return Ok(Some(row));
+        Ok(Some(row))
     } else {
-        return Ok(None);
-    };
-    Ok(store.sessions(query).await?.into_iter().find(|row| !quipu::takes_no_prompts(row)))
+        Ok(None)
+    }
 }
-
-/// Sessions of a directory that are looked at for the newest: those that take no prompts are left out.
-const NEWEST: usize = 4;

@@ -26,7 +26,7 @@ impl Machine {
             self.run = Some(Run::new(run));
             return self.commit_start(reply, drafts, ops);
         }
-        let prompt = self.background.all().chain(&drafts).map(|draft| draft.entry.clone()).collect();
+        let prompt = self.background.all().chain(&drafts).cloned().collect();
         let phase = Phase::Starting(Box::new(StartState { reply, drafts, ops }));
         self.run = Some(Run { phase, ..Run::new(run.clone()) });
         self.out.push(Effect::AskRunStart { run, prompt });

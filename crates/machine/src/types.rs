@@ -523,7 +523,7 @@ pub enum Effect {
     AskRunStart {
         run: RunId,
         /// The input and what stands beside it.
-        prompt: Vec<Arc<Entry>>,
+        prompt: Vec<Draft>,
     },
     /// Ask the hooks whether to continue a run that the model ended. Answer: `RunEndDecided`.
     AskRunEnd {

@@ -90,7 +90,6 @@ pub(crate) async fn messages(
         (Some(text), _) => Some(text.parse::<NodeId>().map_err(|_| stale_cursor())?),
         (None, head) => head,
     };
-    let hidden = store.hidden();
     let mut lines = Vec::new();
     let mut read = 0;
     while let Some(end) = at.filter(|_| lines.len() < MESSAGES && read < NODES) {
@@ -102,6 +101,8 @@ pub(crate) async fn messages(
         let ids: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
         let sees = reach.sight().sees(store, &ids).await?;
         let decoded = decode_nodes(store, &nodes).await?;
+        // Behind what is seen: a node that was forgotten meanwhile is no end of the session.
+        let hidden = store.hidden();
         read += nodes.len();
         at = None;
         for ((node, decoded), sees) in nodes.iter().zip(decoded).zip(sees).rev() {

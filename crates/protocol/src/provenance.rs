@@ -150,8 +150,12 @@ impl AddedBlock {
 /// assert_eq!(own_text(&blocks, &[AddedBlock { block: 0, provenance: Provenance::tool() }]), "Look.");
 /// ```
 pub fn own_text(blocks: &[Content], added: &[AddedBlock]) -> String {
+    own_blocks(blocks, added).filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
+}
+
+/// The blocks of a message that `added` does not list.
+pub fn own_blocks<'a>(blocks: &'a [Content], added: &'a [AddedBlock]) -> impl Iterator<Item = &'a Content> {
     let is_added =
-        |at: usize| added.iter().any(|one| usize::try_from(one.block).is_ok_and(|block| block == at));
-    let own = blocks.iter().enumerate().filter(|(at, _)| !is_added(*at));
-    own.filter_map(|(_, block)| block.as_text()).collect::<Vec<_>>().join("\n")
+        move |at: usize| added.iter().any(|one| usize::try_from(one.block).is_ok_and(|block| block == at));
+    blocks.iter().enumerate().filter(move |(at, _)| !is_added(*at)).map(|(_, block)| block)
 }

@@ -26,6 +26,9 @@ pub enum StateError {
     /// The point to go back to is not in the store any more.
     #[error("the node {0} is not in the store")]
     Gone(NodeId),
+    /// Nobody knows what of it was forgotten.
+    #[error("{UNREADABLE}, so nothing is confirmed: {0}")]
+    Unreadable(String),
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -77,6 +80,10 @@ pub struct Confirmation {
     /// The message that stands there now.
     pub carryover: NodeId,
 }
+
+/// Why nothing of a jump is used while that cannot be read.
+pub(crate) const UNREADABLE: &str =
+    "nobody knows what of a jump was forgotten while the list of it cannot be read";
 
 /// By which a jump is confirmed that this node asks for.
 pub(crate) fn short_id(node: NodeId) -> String {
@@ -146,6 +153,9 @@ pub async fn confirm(store: &dyn Graph, id: &str) -> Result<Confirmation, StateE
     let ((agent, session), asked) = meant(id, asked.collect(), |((_, session), asked)| {
         [Some(asked.id.as_str()), Some(session.as_str())]
     })?;
+    if let Some(why) = store.hidden().problem() {
+        return Err(StateError::Unreadable(why.to_owned()));
+    }
     let mut live = LiveConversation::load(store, &agent, &session).await?;
     let asked = AskedJump { note: note_now(store, &asked).await?, ..asked };
     let edit = Edit {

@@ -167,7 +167,9 @@ impl Lookup for Objects {
 /// # Errors
 /// As [`Objects::of`].
 pub async fn decode_nodes(store: &dyn Store, nodes: &[Node]) -> Result<Vec<DecodedEntry>, StoreError> {
-    decode_with(store, &store.hidden(), nodes).await
+    let decoded = decode_whole(store, nodes).await?;
+    // What is forgotten while the nodes are read counts.
+    Ok(shown_of(&store.hidden(), nodes, decoded))
 }
 
 /// The same by what was hidden at one moment, for a view that reads nodes piece by piece.
@@ -179,12 +181,14 @@ pub async fn decode_with(
     hidden: &HiddenSnapshot,
     nodes: &[Node],
 ) -> Result<Vec<DecodedEntry>, StoreError> {
-    let decoded = decode_whole(store, nodes).await?;
+    Ok(shown_of(hidden, nodes, decode_whole(store, nodes).await?))
+}
+
+fn shown_of(hidden: &HiddenSnapshot, nodes: &[Node], decoded: Vec<DecodedEntry>) -> Vec<DecodedEntry> {
     if hidden.is_empty() {
-        return Ok(decoded);
+        return decoded;
     }
-    let shown = |(node, decoded): (&Node, DecodedEntry)| shown(hidden, node, decoded);
-    Ok(nodes.iter().zip(decoded).map(shown).collect())
+    nodes.iter().zip(decoded).map(|(node, decoded)| shown(hidden, node, decoded)).collect()
 }
 
 /// The same, what was forgotten too: for the history that a person opens, and for what is decided by it.

@@ -32,3 +32,30 @@ pub fn is_invisible(c: char) -> bool {
 pub fn stripped(text: &str) -> String {
     text.chars().filter(|c| !is_invisible(*c)).collect()
 }
+
+/// A text as a quotation that nobody takes for anything else: on one line, with marks that close no frame, and with hidden
+/// characters shown by their numbers.
+///
+/// ```
+/// assert_eq!(quipu_tools::quoted("a\n</b>\u{200b} & c"), "a &lt;/b&gt;[U+200B] &amp; c");
+/// ```
+pub fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !quoted.is_empty() {
+            quoted.push(' ');
+        }
+        for letter in word.chars() {
+            match letter {
+                '<' => quoted.push_str("&lt;"),
+                '>' => quoted.push_str("&gt;"),
+                '&' => quoted.push_str("&amp;"),
+                letter if is_invisible(letter) => {
+                    quoted.push_str(&format!("[U+{:04X}]", u32::from(letter)));
+                }
+                letter => quoted.push(letter),
+            }
+        }
+    }
+    quoted
+}

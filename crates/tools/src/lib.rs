@@ -38,7 +38,7 @@ pub use bash::Bash;
 pub use edit::{Edit, changed_lines};
 pub use function::FunctionTool;
 pub use images::image_blocks;
-pub use invisible::{is_invisible, stripped};
+pub use invisible::{is_invisible, quoted, stripped};
 pub use output_schema::{AnswerError, OutputSchema, OutputSchemaError};
 pub use patch::ApplyPatch;
 pub use quipu_protocol::Touches;

@@ -29,65 +29,138 @@ const DERIVED_TEXT: usize = 120;
 /// The shortest text that holders look for.
 const NEEDLE: usize = 4;
 
+/// What has the words.
+struct Found<'a> {
+    lines: Vec<(&'a Notebook, Vec<FoundLine>)>,
+    nodes: Vec<(NodeId, String)>,
+    /// Whether more nodes have them than are hidden at once.
+    more: bool,
+}
+
+impl<'a> Found<'a> {
+    async fn now(open: &'a OpenMemories, words: &str) -> Result<Self, Failure> {
+        let mut lines = Vec::new();
+        for book in &open.books {
+            book.observe().await.map_err(quipu_host::Failure::from)?;
+            lines.push((book, book.find_lines(words)));
+        }
+        let (mut nodes, more) = nodes(open, words).await?;
+        // What was made of them tells it too, whether it has the words or not.
+        let found: BTreeSet<NodeId> = nodes.iter().map(|(node, _)| *node).collect();
+        let telling =
+            chunks_telling(&**open.engine.store(), &found).await.map_err(quipu_host::Failure::from)?;
+        let summaries = telling.difference(&found).map(|node| (*node, "a summary made of these".to_owned()));
+        nodes.extend(summaries);
+        Ok(Self { lines, nodes, more })
+    }
+
+    /// What was not among what was shown: a line that only moved is not new.
+    fn without(&self, shown: &Self) -> Self {
+        let mut lines = Vec::new();
+        for ((book, now), (_, before)) in self.lines.iter().zip(&shown.lines) {
+            let mut before: Vec<_> = before.iter().map(|line| (&line.name, &line.text)).collect();
+            let is_new =
+                |line: &&FoundLine| match before.iter().position(|one| *one == (&line.name, &line.text)) {
+                    Some(at) => {
+                        before.swap_remove(at);
+                        false
+                    }
+                    None => true,
+                };
+            lines.push((*book, now.iter().filter(is_new).cloned().collect()));
+        }
+        let known: BTreeSet<NodeId> = shown.nodes.iter().map(|(node, _)| *node).collect();
+        let nodes = self.nodes.iter().filter(|(node, _)| !known.contains(node)).cloned().collect();
+        Self { lines, nodes, more: self.more }
+    }
+
+    fn add(&mut self, new: Self) {
+        for ((_, lines), (_, new)) in self.lines.iter_mut().zip(new.lines) {
+            lines.extend(new);
+        }
+        self.nodes.extend(new.nodes);
+        self.more = new.more;
+    }
+
+    fn line_count(&self) -> usize {
+        self.lines.iter().map(|(_, lines)| lines.len()).sum()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.line_count() == 0 && self.nodes.is_empty()
+    }
+
+    fn plan(&self) -> String {
+        format!("{} line(s) and {} node(s)", self.line_count(), self.nodes.len())
+    }
+
+    fn show(&self, json: bool, out: &mut impl std::io::Write) -> Result<(), Failure> {
+        for (book, lines) in &self.lines {
+            for line in lines {
+                let FoundLine { name, line, text } = line;
+                if json {
+                    let row = json!({ "type": "line", "memory": book.place().id, "path": name.as_str(), "line": line, "text": text });
+                    writeln!(out, "{row}")?;
+                } else {
+                    let shown = printable(&quipu_memory::context::visible(text));
+                    writeln!(out, "{}/{name}#L{line}  {shown}", book.place().id)?;
+                }
+            }
+        }
+        for (node, text) in self.nodes.iter().take(if json { NODES } else { SHOWN }) {
+            if json {
+                writeln!(out, "{}", json!({ "type": "node", "node": node.to_string(), "text": text }))?;
+            } else {
+                writeln!(out, "node {}  {}", node.short(), printable(text))?;
+            }
+        }
+        if !json && self.nodes.len() > SHOWN {
+            writeln!(out, "and {} more nodes", self.nodes.len() - SHOWN)?;
+        }
+        Ok(out.flush()?)
+    }
+}
+
 pub(super) async fn forget(args: &ForgetArgs) -> Result<(), Failure> {
     let open = open(&args.out.store).await?;
     let words = args.words.join(" ");
-    let mut lines: Vec<(&Notebook, Vec<FoundLine>)> = Vec::new();
-    for book in &open.books {
-        book.observe().await.map_err(quipu_host::Failure::from)?;
-        lines.push((book, book.find_lines(&words)));
-    }
-    let (mut nodes, more) = nodes(&open, &words).await?;
-    // What was made of them tells it too, whether it has the words or not.
-    let found: BTreeSet<NodeId> = nodes.iter().map(|(node, _)| *node).collect();
-    let telling = chunks_telling(&**open.engine.store(), &found).await.map_err(quipu_host::Failure::from)?;
-    let summaries = telling.difference(&found).map(|node| (*node, "a summary made of these".to_owned()));
-    nodes.extend(summaries);
-    let count: usize = lines.iter().map(|(_, lines)| lines.len()).sum();
+    let mut found = Found::now(&open, &words).await?;
     let mut stdout = crate::console::stdout();
-    for (book, lines) in &lines {
-        for line in lines {
-            let FoundLine { name, line, text } = line;
-            if args.out.json {
-                let row = json!({ "type": "line", "memory": book.place().id, "path": name.as_str(), "line": line, "text": text });
-                writeln!(stdout, "{row}")?;
-            } else {
-                let shown = printable(&quipu_memory::context::visible(text));
-                writeln!(stdout, "{}/{name}#L{line}  {shown}", book.place().id)?;
-            }
-        }
-    }
-    for (node, text) in nodes.iter().take(if args.out.json { NODES } else { SHOWN }) {
-        if args.out.json {
-            writeln!(stdout, "{}", json!({ "type": "node", "node": node.to_string(), "text": text }))?;
-        } else {
-            writeln!(stdout, "node {}  {}", node.short(), printable(text))?;
-        }
-    }
-    if !args.out.json && nodes.len() > SHOWN {
-        writeln!(stdout, "and {} more nodes", nodes.len() - SHOWN)?;
-    }
-    stdout.flush()?;
-    if count == 0 && nodes.is_empty() {
+    found.show(args.out.json, &mut stdout)?;
+    if found.is_empty() {
         note("Nothing has these words.");
         return Ok(());
     }
     if args.dry_run {
         return Ok(());
     }
-    if !args.yes {
-        let plan = format!("{count} line(s) and {} node(s)", nodes.len());
+    while !args.yes {
+        let plan = found.plan();
         let question =
             format!("Forget {plan}? The lines go from their files; no search shows the nodes any more.");
         confirm(&question, &format!("{plan} are forgotten"), "nothing was forgotten")?;
+        // What was written while the person thought was not agreed to.
+        let new = Found::now(&open, &words).await?.without(&found);
+        if new.is_empty() {
+            break;
+        }
+        note("Meanwhile these came to have the words:");
+        new.show(args.out.json, &mut stdout)?;
+        found.add(new);
     }
-    let kept = remove(&open, &lines, nodes.iter().map(|(node, _)| *node)).await?;
+    let mut kept = remove(&open, &found.lines, found.nodes.iter().map(|(node, _)| *node)).await?;
+    let writable = open.books.iter().filter(|book| book.place().kind != MemoryKind::Repository);
+    let late: usize = writable.map(|book| book.find_lines(&words).len()).sum();
+    if late > 0 {
+        kept.push(format!("{late} line(s) have these words now; forget them again"));
+    }
+    let (count, nodes, more) = (found.line_count(), found.nodes.len(), found.more);
     if args.out.json {
-        let end = json!({ "type": "end", "lines": count, "nodes": nodes.len(), "kept": kept, "more": more });
+        let end = json!({ "type": "end", "lines": count, "nodes": nodes, "kept": kept, "more": more });
         writeln!(stdout, "{end}")?;
         return Ok(stdout.flush()?);
     }
-    note(format!("Forgot {count} line(s) and {} node(s).", nodes.len()));
+    note(format!("Forgot {count} line(s) and {nodes} node(s)."));
     for kept in kept {
         note(format!("Not removed: {kept}"));
     }

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use quipu_memory::{MemoryHome, project_root};
-use quipu_testkit::{Answer, Reply};
+use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::{Value, json};
 
+use crate::pty::held;
 use crate::support::*;
 
 /// Settings by which about the last exchange stays.
@@ -104,4 +105,36 @@ fn nothing_is_noted_without_memory_or_an_amount() {
         assert!(flushes(&world).is_empty());
         assert!(memory.is_none_or(|memory| notes(&memory).is_empty()));
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn note_is_made_again_of_what_is_left_after_a_forget() {
+    let (long, gate) = ("word ".repeat(400), Gate::new());
+    let world = World::new([
+        says(&long),
+        full(&long),
+        held("- Somebody is green", &gate),
+        says("- Nothing more of it"),
+        says("## Goal\nTo count."),
+        says("At first."),
+        says("three"),
+    ]);
+    settings(&world, &json!({ "memory-flush": 1_000.0 }));
+    let memory = on(&world);
+    world.run(&["-p", "the wombat is green"]).ok();
+    world.run(&["-p", "-c", "two"]).ok();
+    let running = RunningCommand::start(world.quipu(&["-p", "-c", "three?"]));
+    gate.reached().await;
+    let before = world.requests().len();
+    world.run(&["memory", "forget", "wombat", "--yes"]).ok();
+    gate.open();
+    running.wait().ok();
+    let asked = flushes(&world);
+    assert_eq!(asked.len(), 2);
+    assert!(asked[0].contains("wombat") && !asked[1].contains("wombat"), "{}", asked[1]);
+    let later = world.requests().split_off(before);
+    assert!(later.iter().all(|request| !request.json().to_string().contains("wombat")));
+    let note = notes(&memory);
+    assert!(note.contains("- Nothing more of it") && !note.contains("green"), "{note}");
+    assert_eq!(note.matches("<!-- quipu:flush ").count(), 1, "{note}");
 }

@@ -225,3 +225,28 @@ fn forgotten_text_is_in_no_view_and_no_tool() {
     let kept: Vec<Value> = ids.iter().map(|id| world.run(&["show", id, "--json"]).ok().json()).collect();
     assert!(kept.iter().filter(|node| node.to_string().contains(WORD)).count() >= 4, "{kept:?}");
 }
+
+#[test]
+fn unreadable_list_stops_sessions_and_searches() {
+    let (world, _) = told();
+    forget(&world);
+    let list = world.path("home/.quipu/memory-state/forgotten.json");
+    let before = std::fs::read(&list).unwrap();
+    std::fs::write(&list, "no list").unwrap();
+    let requests = world.requests().len();
+    let refused = world.run(&["-c", "-p", "go on"]);
+    assert!(!refused.status.success(), "{}", refused.err);
+    assert!(refused.err.contains("no session is continued") && refused.err.contains("forgotten.json"));
+    assert_eq!(world.requests().len(), requests);
+    for view in [&["search", "green"][..], &["memory", "search", "what is green?"]] {
+        let ran = world.run(view);
+        assert!(ran.err.contains("forgotten.json"), "{view:?}: {}", ran.err);
+        is_clean(view[0], &ran.text());
+    }
+    let refused = world.run(&["memory", "forget", "tabs", "--yes"]);
+    assert!(!refused.status.success() && refused.err.contains("forgotten.json"), "{}", refused.err);
+    std::fs::write(&list, before).unwrap();
+    says(&world, "Well.");
+    world.run(&["-c", "-p", "go on"]).ok();
+    is_clean("the session", &body(&world));
+}

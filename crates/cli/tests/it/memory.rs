@@ -3,6 +3,7 @@
 use quipu_testkit::Answer;
 use serde_json::{Value, json};
 
+use crate::plan_fronts::LineClient;
 use crate::pty::{CTRL_D, ENTER, Terminal};
 use crate::support::*;
 
@@ -46,6 +47,42 @@ fn session_without_memory_is_as_before() {
     assert_eq!(ask(&world), before);
     assert!(!world.path("home/.quipu/memory").exists(), "nothing is made where nothing is kept");
     assert!(!before.contains("memory"));
+}
+
+/// The bytes of the requests of a session of two prompts, the second in a process of its own.
+fn bodies(world: &World, flags: &[&str]) -> Vec<String> {
+    let before = world.requests().len();
+    for more in [&["-p", "hello"][..], &["-c", "-p", "and on"]] {
+        world.server.push(Answer::new().text("Well.").reply());
+        world.run(&[more, flags].concat()).ok();
+    }
+    let requests = world.requests();
+    assert_eq!(requests.len(), before + 2);
+    let body = |request: &quipu_testkit::CapturedRequest| String::from_utf8(request.body.to_vec()).unwrap();
+    requests[before..].iter().map(body).collect()
+}
+
+#[test]
+fn requests_without_memory_have_the_bytes_of_none() {
+    let world = World::new([]);
+    // A session that no memory can be part of.
+    let none = bodies(&world, &["--no-context-files"]);
+    assert!(none[0].contains("hello") && !none[0].contains("memory"), "{}", none[0]);
+    assert_eq!(bodies(&world, &[]), none, "never switched on");
+    let other = world.path("other");
+    std::fs::create_dir_all(&other).unwrap();
+    assert!(world.quipu(&["memory", "on"]).current_dir(&other).status().unwrap().success());
+    assert_eq!(bodies(&world, &[]), none, "on in another project");
+    world.run(&["memory", "on"]).ok();
+    put(&world, "MEMORY.md", "- says hello and well\n");
+    world.run(&["memory", "review", "--accept-all"]).ok();
+    assert_ne!(bodies(&world, &[]), none, "on");
+    let settings = world.path("home/.quipu/settings.json");
+    std::fs::write(&settings, json!({ "memory": { "enabled": false } }).to_string()).unwrap();
+    assert_eq!(bodies(&world, &[]), none, "switched off for all projects");
+    std::fs::write(&settings, "{}").unwrap();
+    world.run(&["memory", "off"]).ok();
+    assert_eq!(bodies(&world, &[]), none, "switched off");
 }
 
 #[test]
@@ -105,6 +142,13 @@ fn long_notes_are_cut_with_a_note_that_says_so() {
     );
     let section = text.split("quoted from MEMORY.md").nth(1).unwrap();
     assert!(section.len() < 13_000, "{}", section.len());
+    // Of a small window, less.
+    let models = world.path("home/.quipu/models.json");
+    let small = std::fs::read_to_string(&models).unwrap().replace("200000", "40000");
+    std::fs::write(&models, small).unwrap();
+    let text = ask(&world);
+    let section = text.split("quoted from MEMORY.md").nth(1).unwrap();
+    assert!((4_000..6_000).contains(&section.len()), "{}", section.len());
 }
 
 #[test]
@@ -142,6 +186,42 @@ fn forgotten_line_is_in_no_file_and_no_request() {
 }
 
 #[test]
+fn forget_asks_again_about_what_came_while_the_person_thought() {
+    let world = World::new([]);
+    world.run(&["memory", "on"]).ok();
+    put(&world, "MEMORY.md", "- uses tabs\n- the cat is called Mia\n");
+    let mut terminal = Terminal::open(&world, &["memory", "forget", "mia"]);
+    terminal.shows("Forget 1 line(s) and 0 node(s)?");
+    put(&world, "MEMORY.md", "- new first line\n- uses tabs\n- the cat is called Mia\n- Mia is two\n");
+    terminal.types("y\r");
+    terminal.shows("Mia is two");
+    terminal.shows("Forget 2 line(s) and 0 node(s)?");
+    put(&world, "USER.md", "- likes Mia\n");
+    terminal.types("y\r");
+    terminal.shows("Forget 3 line(s) and 0 node(s)?");
+    // What was shown goes, also where it is gone already; the rest stays when the answer is no.
+    terminal.types("n\r");
+    assert_eq!(terminal.ends(), Some(1));
+    assert_eq!(std::fs::read_to_string(root(&world).join("USER.md")).unwrap(), "- likes Mia\n");
+    let mut terminal = Terminal::open(&world, &["memory", "forget", "mia"]);
+    terminal.shows("Forget 3 line(s) and 0 node(s)?");
+    put(&world, "USER.md", "- likes tea\n");
+    terminal.types("y\r");
+    terminal.shows("Forgot 3 line(s)");
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(
+        std::fs::read_to_string(root(&world).join("MEMORY.md")).unwrap(),
+        "- new first line\n- uses tabs\n"
+    );
+    let again = world.run(&["memory", "forget", "mia", "--yes"]).ok();
+    assert!(again.err.contains("Nothing has these words"), "{}", again.err);
+    // The line that went meanwhile is not shown where it comes back.
+    put(&world, "USER.md", "- likes Mia\n");
+    world.run(&["memory", "review", "--accept-all"]).ok();
+    assert!(!ask(&world).contains("Mia"));
+}
+
+#[test]
 fn change_of_a_memory_is_undone_and_blamed_like_others() {
     let world = World::new([]);
     world.run(&["memory", "on"]).ok();
@@ -163,6 +243,10 @@ fn change_of_a_memory_is_undone_and_blamed_like_others() {
     let node = lines[1]["node"].as_str().unwrap();
     assert!(blamed.contains(node), "{node} in {blamed}");
     let session = format!("memory-{}", lines[0]["memory"].as_str().unwrap());
+    let shown = world.run(&["show", node]).ok().text();
+    assert!(shown.contains("MEMORY.md"), "{shown}");
+    let shared = world.run(&["export", "--format", "json", &session]).ok().text();
+    assert!(shared.contains("MEMORY.md"), "{shared}");
     let undone = world.run(&["undo", &session, "--yes"]).ok();
     assert_eq!(std::fs::read_to_string(&memory).unwrap(), "- from the editor\n");
     assert!(!undone.err.contains("quipu -p --session"), "{}", undone.err);
@@ -323,6 +407,51 @@ fn line_that_a_person_types_is_that_persons() {
 }
 
 #[test]
+fn slash_commands_of_a_terminal_do_what_the_commands_do() {
+    let world = World::new([]);
+    world.run(&["memory", "on"]).ok();
+    put(&world, "MEMORY.md", "- The server is red.\n- The pump is blue.\n");
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    terminal.types("/memory\r");
+    terminal.shows("MEMORY.md");
+    terminal.types("/memory forget pump --yes\r");
+    terminal.shows("Forgot 1 line(s)");
+    terminal.types("/dream\r");
+    terminal.shows("Dreaming is off");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(std::fs::read_to_string(root(&world).join("MEMORY.md")).unwrap(), "- The server is red.\n");
+}
+
+#[test]
+fn terminal_asks_once_what_dreams_may_cost() {
+    let world = World::new([]);
+    world.run(&["memory", "on"]).ok();
+    let settings = world.path("home/.quipu/settings.json");
+    std::fs::write(&settings, json!({ "memory": { "dreaming": { "enabled": true } } }).to_string()).unwrap();
+    // Nobody is asked where nobody answers, and nothing is allowed.
+    ask(&world);
+    let budget = || -> Value {
+        let settings: Value = serde_json::from_slice(&std::fs::read(&settings).unwrap()).unwrap();
+        settings["budget"]["background"].clone()
+    };
+    assert_eq!(budget(), Value::Null);
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("Let dreams and notes before compactions ask");
+    terminal.types(ENTER);
+    terminal.hides("Let dreams and notes before compactions ask");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(budget(), json!({ "dream": 0.0, "memory-flush": 0.0 }));
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    assert!(!terminal.seen().contains("Let dreams"), "it is asked once");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+}
+
+#[test]
 fn text_of_an_editor_that_cannot_be_written_is_kept() {
     let world = World::new([]);
     world.run(&["memory", "on"]).ok();
@@ -352,6 +481,31 @@ fn own_memories_are_no_workspace() {
 }
 
 #[test]
+fn newest_session_of_a_directory_is_never_a_memory() {
+    let world = World::new([Answer::new().text("Well.").reply()]);
+    world.run(&["-p", "hello"]).ok();
+    let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    // The notes lie in the directory itself, so their session works there, and is the newest.
+    let here = world.path("work");
+    std::fs::write(here.join("MEMORY.md"), "- mine\n").unwrap();
+    world.run(&["memory", "on", "--workspace", here.to_str().unwrap()]).ok();
+    world.run(&["memory", "review", "--accept-all"]).ok();
+    let newest = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    assert!(newest.starts_with("memory-"), "{newest}");
+    let shown = world.run(&["show", "--json"]).ok().text();
+    assert!(shown.contains(&session) && !shown.contains(&newest), "{shown}");
+    for view in ["tree", "files"] {
+        let shown = world.run(&[view, "--json"]).ok().text();
+        assert!(!shown.contains(&newest), "{view}: {shown}");
+    }
+    world.server.push(Answer::new().text("Yes.").reply());
+    world.run(&["-c", "-p", "and on"]).ok();
+    assert_eq!(world.requests().last().unwrap().json()["messages"].as_array().unwrap().len(), 3);
+    // Where they lie, they are read.
+    assert!(ask(&world).contains("- mine"));
+}
+
+#[test]
 fn one_note_of_today_is_seen_whole_and_a_cut_is_cited() {
     let world = World::new([]);
     world.run(&["memory", "on"]).ok();
@@ -375,6 +529,86 @@ fn one_note_of_today_is_seen_whole_and_a_cut_is_cited() {
         last + 1
     );
     assert!(!text.contains(&format!("- fact number {} of today\n", last - 1)), "{text}");
+}
+
+#[test]
+fn notes_of_yesterday_are_seen_and_older_ones_are_not() {
+    let world = World::new([]);
+    world.run(&["memory", "on"]).ok();
+    let today = jiff::Zoned::now().date();
+    for (days, what) in [(0, "today"), (1, "yesterday"), (2, "before")] {
+        let day = today.saturating_sub(jiff::Span::new().days(days));
+        put(&world, &format!("memory/{day}.md"), &format!("- the okapi of {what}\n"));
+    }
+    let long: String = (1..=300).map(|at| format!("- fact number {at} of yesterday\n")).collect();
+    let yesterday = today.yesterday().unwrap();
+    put(&world, &format!("memory/{yesterday}-release.md"), &long);
+    world.run(&["memory", "review", "--accept-all"]).ok();
+    let text = ask(&world);
+    assert!(text.contains("okapi of today") && text.contains("okapi of yesterday"), "{text}");
+    assert!(!text.contains("okapi of before"), "{text}");
+    let section = text.split(&format!("quoted from memory/{yesterday}-release.md")).nth(1).unwrap();
+    let section = section.split("quoted from").next().unwrap();
+    assert!(section.contains("fact number 300 of yesterday") && section.len() < 3_500, "{section}");
+    // Of many files of a day five, that of the day itself among them.
+    for slug in ["a", "b", "c", "d", "e", "f"] {
+        put(&world, &format!("memory/{today}-{slug}.md"), "- the tapir of today\n");
+    }
+    world.run(&["memory", "review", "--accept-all"]).ok();
+    let text = ask(&world);
+    assert_eq!(text.matches("tapir of today").count(), 4);
+    assert!(text.contains("okapi of today"));
+}
+
+#[test]
+fn recorded_shared_and_unkept_sessions_read_no_memory() {
+    let world = World::new([]);
+    // One of them is not stored.
+    world.unchecked();
+    world.run(&["memory", "on"]).ok();
+    put(&world, "MEMORY.md", "- the okapi is striped\n");
+    world.run(&["memory", "review", "--accept-all"]).ok();
+    assert!(ask(&world).contains("okapi"));
+    let record = world.path("tmp/record.jsonl");
+    for flags in [&["--no-session"][..], &["--record", record.to_str().unwrap()]] {
+        world.server.push(Answer::new().text("Well.").reply());
+        world.run(&[&["-p", "hello"], flags].concat()).ok();
+        assert!(!system(&world).contains("okapi"), "{flags:?}");
+    }
+    // What a program drives for others, unless a person says so.
+    let settings = world.path("home/.quipu/settings.json");
+    for shared in [false, true] {
+        std::fs::write(&settings, json!({ "memory": { "shared": shared } }).to_string()).unwrap();
+        let mut client = LineClient::start(&world, &["serve"]);
+        client.send(&json!({ "type": "hello", "version": 2 }));
+        client.send(&json!({ "type": "open", "id": 1, "cwd": world.path("work") }));
+        let opened = client.until("opened", |line| line["type"] == "opened");
+        world.server.push(Answer::new().text("Well.").reply());
+        let input = json!([{ "type": "text", "text": "hello" }]);
+        let command = json!({ "type": "prompt", "input": input, "when": "now" });
+        client.send(&json!({ "type": "subscribe", "id": 2, "session": opened["session"] }));
+        client.send(&json!({ "type": "command", "id": 3, "session": opened["session"], "command": command }));
+        client.until("the end of the run", |line| line.to_string().contains("\"runEnded\""));
+        client.end().ok();
+        assert_eq!(system(&world).contains("okapi"), shared);
+    }
+}
+
+#[test]
+fn terminal_asks_for_no_memory_where_a_setting_says_so() {
+    let world = World::new([]);
+    let other = world.path("other");
+    std::fs::create_dir_all(&other).unwrap();
+    assert!(world.quipu(&["memory", "on"]).current_dir(&other).status().unwrap().success());
+    let settings = world.path("home/.quipu/settings.json");
+    for memory in [json!({ "ask": false }), json!({ "enabled": false })] {
+        std::fs::write(&settings, json!({ "memory": memory }).to_string()).unwrap();
+        let mut terminal = Terminal::open(&world, &[]);
+        terminal.shows("test-1");
+        assert!(!terminal.seen().contains("Keep a memory"));
+        terminal.types(CTRL_D);
+        assert_eq!(terminal.ends(), Some(0));
+    }
 }
 
 #[test]

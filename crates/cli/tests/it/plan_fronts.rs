@@ -51,13 +51,13 @@ fn collect(value: &Value, found: &mut Vec<(String, String)>) {
 }
 
 /// A program that writes lines and reads lines.
-struct LineClient {
+pub(crate) struct LineClient {
     running: RunningCommand,
     stdin: Option<ChildStdin>,
 }
 
 impl LineClient {
-    fn start(world: &World, args: &[&str]) -> Self {
+    pub(crate) fn start(world: &World, args: &[&str]) -> Self {
         let mut command = world.quipu(args);
         command.stdin(Stdio::piped());
         let mut running = RunningCommand::start(command);
@@ -65,12 +65,12 @@ impl LineClient {
         Self { running, stdin }
     }
 
-    fn send(&mut self, line: &Value) {
+    pub(crate) fn send(&mut self, line: &Value) {
         writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
     /// The next line for which this holds.
-    fn until(&mut self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn until(&mut self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         loop {
             let line = self.running.line().unwrap_or_else(|| panic!("it ended before {what}"));
             let line: Value = serde_json::from_str(&line).unwrap();
@@ -80,7 +80,7 @@ impl LineClient {
         }
     }
 
-    fn end(mut self) -> CommandOutput {
+    pub(crate) fn end(mut self) -> CommandOutput {
         drop(self.stdin.take());
         self.running.wait()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use quipu_protocol::{CompactionReason, Content, Json, Message, NodeId, Outcome, SessionId};
+use quipu_protocol::{AddedBlock, CompactionReason, Content, Json, Message, NodeId, Outcome, SessionId};
 
 /// How a session begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,6 +155,8 @@ pub enum MessageVerdict {
 pub struct RunStart {
     /// The input, in order; empty where a run continues with earlier input.
     pub prompt: Vec<Content>,
+    /// Blocks of it that stand beside what was said: files, piped text, what hooks added.
+    pub added: Vec<AddedBlock>,
 }
 
 /// What a hook says of the beginning of a run.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::FutureExt as _;
-use quipu_protocol::{Content, Entry, Event, Message, Model, Outcome, RunId, Thinking};
+use quipu_protocol::{AddedBlock, Entry, Event, Message, Model, Outcome, RunId, Thinking};
 use quipu_providers::clamp_level;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -23,9 +23,12 @@ use crate::spans;
 use crate::stand::look;
 use crate::toolbox::{Toolbox, tell};
 use quipu_machine::{
-    Calls, CheckedCall, Effect, Interventions, MachineInput, NoSummary, Purpose, ShellRunError, Stretch,
-    Summary, step_key,
+    Calls, CheckedCall, Draft, Effect, Interventions, MachineInput, NoSummary, Purpose, ShellRunError,
+    Stretch, Summary, step_key,
 };
+
+/// How often sources are told of a compaction where something is forgotten meanwhile.
+const BEFORE_COMPACTION: usize = 3;
 
 impl Task {
     pub(super) fn perform(&mut self, effect: Effect) {
@@ -109,10 +112,19 @@ impl Task {
                 let (caller, input) = (self.caller.clone(), self.input.clone());
                 let (sources, toolbox) = (self.sources.clone(), self.toolbox.clone());
                 let models = self.models.clone();
+                let mut forgotten = self.forgotten_since();
+                if !stretch.is_again {
+                    sources.begin_compaction();
+                }
                 let work = async move {
-                    if stretch.purpose == Purpose::Compaction && !stretch.is_again {
-                        let notices = sources.before_compaction(&stretch, head, &cancel).await;
-                        tell(&input, notices).await;
+                    if stretch.purpose == Purpose::Compaction {
+                        for _ in 0..BEFORE_COMPACTION {
+                            let notices = sources.before_compaction(&stretch, head, &cancel).await;
+                            tell(&input, notices).await;
+                            if !forgotten.asked(&cancel).await || cancel.is_cancelled() {
+                                break;
+                            }
+                        }
                     }
                     if let Some(result) = instead(&toolbox, &run, &stretch, &cancel, &input).await {
                         return drop(input.send(MachineInput::Summarized { run, result }).await);
@@ -130,6 +142,12 @@ impl Task {
                     let (SummaryRoute { caller, model, thinking, stretch }, notice) =
                         asked.of_purpose(models).await;
                     tell(&input, notice).await;
+                    // What is sent now has nothing of it.
+                    forgotten.asked(&cancel).await;
+                    if cancel.is_cancelled() {
+                        let result = Err(Box::new(NoSummary { why: None, made: Calls::default() }));
+                        return drop(input.send(MachineInput::Summarized { run, result }).await);
+                    }
                     let tell = input.clone();
                     let job = SummaryJob { session, run: run.clone(), head, model, thinking, tell, cancel };
                     let work = std::panic::AssertUnwindSafe(caller.summarize(&job, &stretch));
@@ -146,8 +164,7 @@ impl Task {
                 self.call = Some(cancel.clone());
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
                 let work = async move {
-                    let start =
-                        RunStart { prompt: prompt.iter().flat_map(|entry| said_content(entry)).collect() };
+                    let start = run_start(&prompt);
                     let hooked = toolbox.hooks.before_run(&run, &start, &cancel).await;
                     tell(&input, hooked.notices).await;
                     drop(input.send(MachineInput::RunStartDecided { run, prompt: hooked.value }).await);
@@ -407,12 +424,17 @@ async fn prepare_with_policies(
     }
 }
 
-/// What somebody says.
-fn said_content(entry: &Entry) -> Vec<Content> {
-    match entry {
-        Entry::Message(Message::User(message)) => message.content.blocks().into_owned(),
-        _ => Vec::new(),
+/// The beginning of a run, as hooks are told of it.
+fn run_start(prompt: &[Draft]) -> RunStart {
+    let mut start = RunStart::default();
+    for draft in prompt {
+        let Entry::Message(Message::User(message)) = &*draft.entry else { continue };
+        let moved = u32::try_from(start.prompt.len()).unwrap_or(u32::MAX);
+        let added = draft.step.added.iter().cloned();
+        start.added.extend(added.map(|one| AddedBlock { block: one.block.saturating_add(moved), ..one }));
+        start.prompt.extend(message.content.blocks().into_owned());
     }
+    start
 }
 
 /// What a hook makes of a compaction, where it does not leave it to the model.

@@ -1,16 +1,65 @@
 //! What a person has forgotten while a session is open is in no request that is made from then on.
 
-use quipu_machine::MachineInput;
-use quipu_protocol::NodeId;
+use std::sync::Arc;
 
-use super::task::{ForgottenMark, Task};
+use quipu_machine::{JumpTarget, MachineInput};
+use quipu_protocol::{Message, NodeId};
+use quipu_store::{Graph, HiddenSnapshot};
+use quipu_transcript::{forgotten_compaction, forgotten_message};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::task::Task;
 
 /// Nodes of one commit at most, about: the newest are looked at again when the session stands elsewhere.
 const NEWEST: usize = 64;
 
+/// Tells work that was begun earlier what was forgotten since.
+pub(super) struct ForgottenSince {
+    store: Arc<dyn Graph>,
+    looks: watch::Receiver<u64>,
+    input: mpsc::Sender<MachineInput>,
+    version: u64,
+}
+
+impl ForgottenSince {
+    /// Whether something was forgotten since this was asked last. Then the session has looked it through, and stopped what it
+    /// concerns.
+    pub(super) async fn asked(&mut self, cancel: &CancellationToken) -> bool {
+        let hidden = self.store.hidden();
+        if hidden.is_empty() || hidden.problem().is_some() || hidden.version() == self.version {
+            return false;
+        }
+        self.version = hidden.version();
+        let before = *self.looks.borrow();
+        let follow = async {
+            // Before each input the list is looked at.
+            if self.input.send(MachineInput::Forgotten(Vec::new())).await.is_ok() {
+                drop(self.looks.wait_for(|looks| *looks > before).await);
+            }
+        };
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = follow => {}
+        }
+        true
+    }
+}
+
 impl Task {
+    /// What was forgotten until now, for work that begins.
+    pub(super) fn forgotten_since(&self) -> ForgottenSince {
+        let (store, looks) = (self.caller.store.clone(), self.forgotten.looks.subscribe());
+        ForgottenSince { store, looks, input: self.input.clone(), version: self.forgotten.version }
+    }
+
     /// Takes out of the conversation, and out of what sources gave to the prompt, what is hidden now.
     pub(super) fn follow_forgotten(&mut self) {
+        self.take_out_forgotten();
+        self.forgotten.looks.send_modify(|looks| *looks += 1);
+    }
+
+    fn take_out_forgotten(&mut self) {
         let hidden = self.caller.store.hidden();
         if hidden.is_empty() {
             return;
@@ -21,7 +70,7 @@ impl Task {
         if (!is_new && head == self.forgotten.head) || hidden.problem().is_some() {
             return;
         }
-        self.forgotten = ForgottenMark { version, head };
+        (self.forgotten.version, self.forgotten.head) = (version, head);
         let all = self.machine.nodes();
         let looked_at = if is_new { all } else { &all[all.len().saturating_sub(NEWEST)..] };
         let left = self.machine.left_nodes();
@@ -35,9 +84,45 @@ impl Task {
         }
     }
 
+    /// What was read of the graph, without what was forgotten while it was on its way.
+    pub(super) fn without_forgotten(&self, mut input: MachineInput) -> MachineInput {
+        let hidden = match &input {
+            MachineInput::TargetResolved { .. } | MachineInput::Moved { .. } => self.caller.store.hidden(),
+            _ => return input,
+        };
+        if hidden.is_empty() || hidden.problem().is_some() {
+            return input;
+        }
+        match &mut input {
+            MachineInput::TargetResolved { result: Ok(target), .. } => {
+                let JumpTarget { left, nodes, .. } = &mut **target;
+                hide(&hidden, left, nodes);
+            }
+            MachineInput::Moved { result: Ok(done), .. } => {
+                if let Some(place) = &mut done.place {
+                    hide(&hidden, &mut place.messages, &place.nodes);
+                    let is_summary = place.nodes.first().is_some_and(|first| hidden.hides(first));
+                    if let Some(compacted) = place.compacted.take_if(|_| is_summary) {
+                        place.compacted = Some(Arc::new(forgotten_compaction(&compacted)));
+                    }
+                }
+            }
+            _ => {}
+        }
+        input
+    }
+
     fn give(&mut self, input: MachineInput) {
         for effect in self.machine.on(self.clock.now(), input) {
             self.perform(effect);
+        }
+    }
+}
+
+fn hide(hidden: &HiddenSnapshot, messages: &mut [Arc<Message>], nodes: &[NodeId]) {
+    for (message, node) in messages.iter_mut().zip(nodes) {
+        if hidden.hides(node) {
+            *message = Arc::new(forgotten_message(message));
         }
     }
 }

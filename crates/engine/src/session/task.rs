@@ -49,6 +49,8 @@ pub(super) struct Shell {
 pub(super) struct ForgottenMark {
     pub(super) version: u64,
     pub(super) head: Option<NodeId>,
+    /// How often it was looked at.
+    pub(super) looks: watch::Sender<u64>,
 }
 
 pub(super) struct Task {
@@ -434,6 +436,7 @@ impl Task {
         if !matches!(input, MachineInput::Call { .. } | MachineInput::ToolOutput { .. }) {
             self.follow_forgotten();
         }
+        let input = self.without_forgotten(input);
         self.count(&input);
         let effects = self.machine.on(self.clock.now(), input);
         // First, so that who has read an event or an answer never finds an older view.

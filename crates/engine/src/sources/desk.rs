@@ -83,6 +83,8 @@ struct State {
     pending: Option<(SourceAnswers, ToolSet)>,
     /// What was reported of each source last, and of tools that collide.
     reported: HashMap<String, String>,
+    /// Which sources of context are done with the compaction that is next.
+    told: HashSet<usize>,
 }
 
 /// The sources of a session.
@@ -158,6 +160,7 @@ impl Sources {
             prompt: Prompt::default(),
             pending: None,
             reported: HashMap::new(),
+            told: HashSet::new(),
         };
         let mut sources = Self {
             sealer: wanted.sealer.clone(),
@@ -572,7 +575,8 @@ impl Sources {
         Some(set)
     }
 
-    /// Tells the sources that messages are about to leave the context, all at the same time.
+    /// Tells the sources that messages are about to leave the context, all at the same time. Those that were stopped, or during
+    /// whose work something was forgotten, are told again when it is called for the same compaction.
     pub(crate) async fn before_compaction(
         &self,
         stretch: &Stretch,
@@ -580,12 +584,22 @@ impl Sources {
         cancel: &CancellationToken,
     ) -> Vec<String> {
         let asked = self.compaction_ask(stretch, head);
-        let installed = self.contexts.iter().filter_map(|slot| Some((&slot.name, slot.installed.as_ref()?)));
-        let told = installed.map(|(name, InstalledContext { source, .. })| {
+        let installed = self.contexts.iter().enumerate();
+        let installed = installed.filter_map(|(at, slot)| Some((at, &slot.name, slot.installed.as_ref()?)));
+        let told = installed.map(|(at, name, InstalledContext { source, .. })| {
             let asked = &asked;
             async move {
+                if self.state().told.contains(&at) {
+                    return None;
+                }
+                let version = self.store.hidden().version();
                 let work = async { source.before_compaction(asked).await };
-                match ask(&self.sealer, || source.deadline(), cancel, work).await {
+                let answer = ask(&self.sealer, || source.deadline(), cancel, work).await;
+                if matches!(answer, Answer::Cancelled) || self.store.hidden().version() != version {
+                    return None;
+                }
+                self.state().told.insert(at);
+                match answer {
                     Answer::Given(()) | Answer::Cancelled => None,
                     Answer::Failed(why) => {
                         Some(format!("The context source {name} did nothing before the compaction: {why}."))
@@ -594,6 +608,11 @@ impl Sources {
             }
         });
         join_all(told).await.into_iter().flatten().collect()
+    }
+
+    /// Another compaction is next.
+    pub(crate) fn begin_compaction(&self) {
+        self.state().told.clear();
     }
 
     fn compaction_ask(&self, stretch: &Stretch, head: NodeId) -> CompactionAsk {

@@ -15,25 +15,25 @@ use crate::support::{LiveSession, Reply, World, model, say};
 
 /// What the source does then.
 #[derive(Clone, Copy, PartialEq)]
-enum SourceBehaviour {
+pub(crate) enum SourceBehaviour {
     AsksAModel,
     Fails,
     Panics,
     Hangs,
 }
 
-struct NoteSource {
+pub(crate) struct NoteSource {
     does: SourceBehaviour,
     asked: Mutex<Vec<CompactionAsk>>,
-    answers: Mutex<Vec<String>>,
+    pub(crate) answers: Mutex<Vec<String>>,
 }
 
 impl NoteSource {
-    fn new(does: SourceBehaviour) -> Arc<Self> {
+    pub(crate) fn new(does: SourceBehaviour) -> Arc<Self> {
         Arc::new(Self { does, asked: Mutex::default(), answers: Mutex::default() })
     }
 
-    fn asked(&self) -> Vec<CompactionAsk> {
+    pub(crate) fn asked(&self) -> Vec<CompactionAsk> {
         self.asked.lock().unwrap().clone()
     }
 }

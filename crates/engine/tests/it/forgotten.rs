@@ -9,13 +9,15 @@ use quipu::store::{
     HiddenNodes, HiddenSnapshot, HiddenSource, LineageEnd, ReadModel as _, SearchQuery, SessionQuery,
     Store as _, Upkeep as _, decode_all, decode_nodes,
 };
-use quipu::{Context, ContextAsk, ContextSource, Section, SourceError};
+use quipu::{Context, ContextAsk, ContextSource, Section, SessionOptions, SourceError};
 use quipu_history::{LifeQuery, RecallQuery, life, recall};
 use quipu_transcript::{FORGOTTEN, check_conversation};
 use serde_json::json;
 
+use crate::before_compaction::{NoteSource, SourceBehaviour};
 use crate::compact::{is_summary_request, long, options};
-use crate::support::{Gate, LiveSession, Reply, World, call, say};
+use crate::storage::{errors, failing};
+use crate::support::{Gate, LiveSession, Reply, World, call, engine_over, say};
 
 /// What is forgotten at one moment.
 #[derive(Default, Clone)]
@@ -32,12 +34,30 @@ struct List {
     now: Mutex<ListContent>,
     /// How often it was read.
     reads: AtomicU64,
+    /// What is forgotten when it was read so often from now on.
+    later: Mutex<Option<(u64, Vec<NodeId>)>>,
 }
 
 impl List {
     fn forget(&self, nodes: impl IntoIterator<Item = NodeId>) {
         let mut now = self.now.lock().unwrap();
         now.nodes.extend(nodes);
+        now.version += 1;
+    }
+
+    /// Forgets them right after it was read so often.
+    fn forget_after(&self, reads: u64, nodes: Vec<NodeId>) {
+        *self.later.lock().unwrap() = Some((self.reads.load(Ordering::SeqCst) + reads, nodes));
+    }
+
+    fn is_forgotten_later(&self) -> bool {
+        self.later.lock().unwrap().is_some()
+    }
+
+    fn remember_all(&self) {
+        *self.later.lock().unwrap() = None;
+        let mut now = self.now.lock().unwrap();
+        now.nodes.clear();
         now.version += 1;
     }
 
@@ -50,8 +70,12 @@ impl List {
 
 impl HiddenSource for List {
     fn now(&self) -> HiddenSnapshot {
-        self.reads.fetch_add(1, Ordering::SeqCst);
-        HiddenSnapshot::of(Arc::new(self.now.lock().unwrap().clone()))
+        let reads = self.reads.fetch_add(1, Ordering::SeqCst) + 1;
+        let now = HiddenSnapshot::of(Arc::new(self.now.lock().unwrap().clone()));
+        if let Some((_, nodes)) = self.later.lock().unwrap().take_if(|(at, _)| reads >= *at) {
+            self.forget(nodes);
+        }
+        now
     }
 }
 
@@ -366,4 +390,147 @@ async fn list_is_read_as_often_for_many_nodes_as_for_few() {
     assert_eq!(counts[0], counts[1]);
     let once = counts[0].iter().filter(|(what, _)| matches!(*what, "decode_nodes" | "decode_all" | "search"));
     assert!(once.map(|(_, reads)| *reads).eq([1, 1, 1]), "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_forgotten_while_they_are_read_are_not_shown() {
+    let (world, list) = world([say("The wombat it is.")]);
+    let live = world.create().await;
+    assert_eq!(live.run("Tell of the wombat.").await, Outcome::Done);
+    let (id, head) = (live.id(), live.session.view().head.unwrap());
+    live.finish().await;
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
+    let ids: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
+    let store = failing(&world.store, 0, 0, errors()[1].clone());
+    let forget = {
+        let (list, ids) = (list.clone(), ids.clone());
+        Box::new(move || list.forget(ids))
+    };
+    *store.meanwhile.lock().unwrap() = Some((0, forget));
+    let decoded = decode_nodes(&*store, &nodes).await.unwrap();
+    assert!(store.meanwhile.lock().unwrap().is_none() && !format!("{decoded:?}").contains("wombat"));
+    list.remember_all();
+    // A list that becomes unreadable while a session is read: it is continued as it was, or not at all.
+    for reads in 0.. {
+        let broken = {
+            let list = list.clone();
+            Box::new(move || list.now.lock().unwrap().problem = Some("it is broken".into()))
+        };
+        *store.meanwhile.lock().unwrap() = Some((reads, broken));
+        let engine = engine_over(store.clone(), world.dir.path());
+        let opened = engine.open(&id, world.options()).await;
+        let is_whole = store.meanwhile.lock().unwrap().take().is_some();
+        list.now.lock().unwrap().problem = None;
+        if let Ok(opened) = opened {
+            let live = LiveSession::of(opened.session).await;
+            world.fake.push([say("Yes.")]);
+            assert_eq!(live.run("And on?").await, Outcome::Done);
+            let body = String::from_utf8(world.fake.bodies().last().unwrap().to_vec()).unwrap();
+            assert!(body.contains("wombat") && !body.contains(FORGOTTEN), "{reads}: {body}");
+            live.finish().await;
+        }
+        if is_whole {
+            assert!(reads > 0);
+            break;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn branch_forgotten_on_its_way_is_in_no_summary() {
+    for reads in 1.. {
+        let answers = (0..3).map(|n| say(&long(&format!("answer-{n}"))));
+        let (world, list) = world(answers);
+        let (live, begin) = with_a_past(&world).await;
+        let nodes = with_word(&world, live.session.view().head.unwrap(), "wombat").await;
+        let gate = Gate::new();
+        // Whichever of them is asked for: a call that is stopped at once has an answer, too.
+        let gated = || Reply { before: Some(gate.clone()), ..say("Somebody came up.") };
+        world.fake.push([gated(), gated(), gated()]);
+        list.forget_after(reads, nodes);
+        live.session.jump(begin, Some(Summarize { focus: None }), None).await.unwrap();
+        gate.reached().await;
+        let is_later = list.is_forgotten_later();
+        gate.open();
+        live.until(1, |event| matches!(event, Event::JumpEnded { .. })).await;
+        live.finish().await;
+        if is_later {
+            assert!(reads > 2, "it is read on the way");
+            break;
+        }
+        assert!(!summaries(&world).last().unwrap().contains("wombat"), "{reads}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn place_forgotten_on_its_way_is_in_no_request() {
+    let (world, list) = world(None);
+    let live = world.create().await;
+    assert_eq!(live.run("Hello.").await, Outcome::Done);
+    let begin = live.session.view().head.unwrap();
+    assert_eq!(live.run("Tell of the wombat.").await, Outcome::Done);
+    // More than what is looked at again wherever the session stands.
+    for turn in 0..40 {
+        assert_eq!(live.run(&format!("prompt {turn} of the fox")).await, Outcome::Done);
+    }
+    let end = live.session.view().head.unwrap();
+    let nodes = with_word(&world, end, "wombat").await;
+    let is_over = |event: &Event| matches!(event, Event::JumpEnded { .. });
+    for (reads, jumps) in (1..).zip((1..).step_by(2)) {
+        live.session.jump(begin, None, None).await.unwrap();
+        live.until(jumps, is_over).await;
+        list.forget_after(reads, nodes.clone());
+        live.session.jump(end, None, None).await.unwrap();
+        live.until(jumps + 1, is_over).await;
+        let is_later = list.is_forgotten_later();
+        *list.later.lock().unwrap() = None;
+        assert_eq!(live.run("And now?").await, Outcome::Done);
+        let body = String::from_utf8(world.fake.bodies().last().unwrap().to_vec()).unwrap();
+        assert!(body.contains("prompt 0 of the fox"));
+        if is_later {
+            assert!(reads > 2 && body.contains("wombat"), "it is read on the way");
+            break;
+        }
+        assert!(!body.contains("wombat"), "{reads}");
+        list.remember_all();
+    }
+    live.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn notes_before_a_compaction_are_made_again_after_a_forget() {
+    for concerns in [true, false] {
+        let answers = (0..3).map(|n| say(&long(&format!("answer-{n}"))));
+        let (world, list) = world(answers);
+        let keeper = NoteSource::new(SourceBehaviour::AsksAModel);
+        let live = world
+            .create_with(SessionOptions { context_sources: vec![keeper.clone()], ..options(&world, 4_000) })
+            .await;
+        for text in ["the wombat", "question-1", "question-2"] {
+            assert_eq!(live.run(&long(text)).await, Outcome::Done);
+        }
+        let gate = Gate::new();
+        let first = Reply { before: Some(gate.clone()), ..say("A wombat came up.") };
+        world.fake.push([first, say("Somebody came up."), say("## Goal\nTo count."), say("Yes.")]);
+        live.session.compact(None).await.unwrap();
+        match concerns {
+            true => forget_meanwhile(&world, &list, &live, &gate).await,
+            false => {
+                gate.reached().await;
+                list.forget([NodeId([9; 32])]);
+                gate.open();
+            }
+        }
+        live.until(1, |event| matches!(event, Event::CompactionEnded { .. })).await;
+        let asked = keeper.asked();
+        assert_eq!(asked.len(), 2, "{concerns}");
+        let says = |at: usize| format!("{:?}", asked[at].messages).contains("the wombat");
+        assert_eq!((says(0), says(1)), (true, !concerns));
+        assert_eq!(keeper.answers.lock().unwrap().last().unwrap(), "Somebody came up.");
+        let made = summaries(&world);
+        assert_eq!(made.len(), 1, "no summary was asked for of what was forgotten");
+        assert_eq!(made[0].contains("wombat"), !concerns);
+        live.finish().await;
+        assert_eq!(world.store.check().await.unwrap().problems, []);
+    }
 }

@@ -39,6 +39,8 @@ pub(crate) struct FailingStore {
     pub(crate) gone: Mutex<HashSet<[u8; 32]>>,
     /// The session that another program goes on with before the next lease is given.
     pub(crate) continues: Mutex<Option<SessionId>>,
+    /// What happens while texts are read, after so many reads of them.
+    pub(crate) meanwhile: Mutex<Option<(usize, Box<dyn FnOnce() + Send>)>>,
 }
 
 impl FailingStore {
@@ -84,6 +86,19 @@ impl Store for FailingStore {
     }
     fn blobs<'a>(&'a self, ids: &'a [BlobId]) -> Fut<'a, Vec<Option<Blob>>> {
         let blobs = self.inner.blobs(ids);
+        let happens = {
+            let mut meanwhile = self.meanwhile.lock().unwrap();
+            match meanwhile.as_mut() {
+                Some((left, _)) if *left > 0 => {
+                    *left -= 1;
+                    None
+                }
+                _ => meanwhile.take(),
+            }
+        };
+        if let Some((_, happens)) = happens {
+            happens();
+        }
         Box::pin(async move {
             Ok(blobs.await?.into_iter().map(|blob| blob.filter(|blob| self.has(blob.id.0))).collect())
         })
@@ -127,6 +142,9 @@ impl Store for FailingStore {
     }
     fn changed(&self) -> Fut<'_, ()> {
         self.inner.changed()
+    }
+    fn hidden(&self) -> quipu_store::HiddenSnapshot {
+        self.inner.hidden()
     }
 }
 
@@ -260,6 +278,7 @@ pub(crate) fn failing(
         read: 0.into(),
         gone: Mutex::default(),
         continues: Mutex::default(),
+        meanwhile: Mutex::default(),
     })
 }
 

@@ -11,9 +11,11 @@ use quipu_memory::dream::{
 };
 use quipu_memory::files::{FileName, FileProblem};
 use quipu_memory::notes::{NoteAuthor, Notebook};
-use quipu_memory::{AuthorClass, Forgotten, MemoryError, MemoryHome, class_of_node};
+use quipu_memory::{AuthorClass, MemoryError, class_of_node};
 use quipu_protocol::{Entry, Message, NodeId, UnixMs};
-use quipu_store::{CHILD_SESSION, ReadModel as _, SessionQuery, SqliteStore, Store as _, decode_nodes};
+use quipu_store::{
+    CHILD_SESSION, HiddenSnapshot, ReadModel as _, SessionQuery, SqliteStore, Store as _, decode_nodes,
+};
 
 use crate::Home;
 use crate::background_budget::background_budget;
@@ -53,8 +55,13 @@ impl DreamPlace {
         &self.book
     }
 
-    fn forgotten(&self) -> Result<Forgotten, DreamError> {
-        Forgotten::read(&MemoryHome::new(&self.home.dir)).map_err(refused)
+    /// What was forgotten until now; the file is read again only when it has changed.
+    fn forgotten(&self) -> Result<HiddenSnapshot, DreamError> {
+        let hidden = self.store.hidden();
+        match hidden.problem() {
+            Some(why) => Err(refused(why)),
+            None => Ok(hidden),
+        }
     }
 
     fn name(path: &str) -> Result<FileName, DreamError> {
@@ -96,7 +103,7 @@ impl DreamPlace {
     }
 
     async fn node_text(&self, node: NodeId) -> Result<Option<NodeText>, DreamError> {
-        if self.forgotten()?.hides_node(&node) {
+        if self.forgotten()?.hides(&node) {
             return Ok(None);
         }
         let store = &*self.store;

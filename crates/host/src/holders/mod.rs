@@ -172,6 +172,8 @@ impl Holders {
         let mut take = |holder: Arc<dyn ContentHolder>| {
             holders.holders.push((holder.name().to_owned(), holder));
         };
+        // Before the index that is made of them.
+        take(Arc::new(memory::memory_files(home)));
         if let Some(store) = store {
             let is_dead: OwnerDeathCheck = Arc::new(quipu::is_dead_owner);
             for part in StoreHolder::all(store, &is_dead) {
@@ -183,7 +185,6 @@ impl Holders {
         take(Arc::new(FilesHolder::caches("caches", home.cache_layers())));
         take(Arc::new(written::WrittenFiles::of(home)));
         take(Arc::new(grants::Grants::of(home)));
-        take(Arc::new(memory::memory_files(home)));
         holders
     }
 

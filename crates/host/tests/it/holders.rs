@@ -14,7 +14,8 @@ use quipu_host::holders::{
     LinesHolder, Selection, WrittenKind,
 };
 use quipu_host::{Home, PermissionItem, Record, SilentObserver};
-use quipu_protocol::SessionId;
+use quipu_protocol::{AuthorClass, SessionId};
+use quipu_store::{NoteChange, NoteChunk, OpenOptions, RecallIndex as _};
 
 fn home(dir: &Path) -> Home {
     Home::at(dir, Arc::new(SilentObserver))
@@ -198,7 +199,7 @@ fn name_of_a_holder_is_one_and_its_own() {
         );
     }
     assert_eq!(holders.add(Arc::new(NamelessHolder)), Err(AddHolderError::Panicked));
-    let names = ["store.copies", "outputs", "caches", "written", "permissions", "memory"];
+    let names = ["memory", "store.copies", "outputs", "caches", "written", "permissions"];
     assert_eq!(holders.names(), names);
 }
 
@@ -271,6 +272,37 @@ async fn grant_that_names_it_is_taken_back() {
     assert!(matches!(&left[0].what, PermissionItem::Grant { subject, .. } if subject == "ls"));
     let text = std::fs::read_to_string(root.path().join("permissions.json")).unwrap();
     assert!(!text.contains("tamarind"));
+}
+
+#[tokio::test]
+async fn text_of_notes_alone_goes_from_their_index_too() {
+    let root = tempfile::tempdir().unwrap();
+    let here = home(root.path());
+    let store = Arc::new(here.open(&OpenOptions::default()).unwrap());
+    let file = root.path().join("memory/work-1/MEMORY.md");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "- the tamarind blooms\n- buy bread\n").unwrap();
+    let chunk =
+        |text: &str| NoteChunk { first: 1, last: 1, text: text.into(), at: 1, author: AuthorClass::Owner };
+    let chunks = Some(vec![chunk("the tamarind blooms"), chunk("buy bread")]);
+    let note = NoteChange { path: "MEMORY.md".into(), stamp: "1".into(), chunks };
+    store.put_notes("work-1", vec![note], None).await.unwrap();
+    let raw = || {
+        let file = |end: &str| std::fs::read(root.path().join(format!("quipu.db{end}"))).unwrap_or_default();
+        String::from_utf8_lossy(&[file(""), file("-wal")].concat()).into_owned()
+    };
+    assert!(raw().contains("tamarind"));
+    let holders = Holders::of(&here, Some(&store));
+    let targets = needle("the tamarind blooms");
+    assert_eq!(found(&holders, "store.search", &targets).await.len(), 1);
+    // The files first: whoever follows them makes the index of what is left.
+    assert_eq!(holders.names()[0], "memory");
+    let erased = holders.erase(&targets).await;
+    assert_eq!(of(&erased, "memory").unwrap().count, 1);
+    assert_eq!(of(&erased, "store.search").unwrap().count, 1);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "- buy bread\n");
+    assert!(!raw().contains("tamarind"));
+    assert_eq!(found(&holders, "store.search", &targets).await, []);
 }
 
 #[tokio::test]

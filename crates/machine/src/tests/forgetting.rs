@@ -24,3 +24,37 @@ fn removal_of_an_unsent_call_spares_the_next_one() {
     assert!(world.steps.is_empty());
     world.laws.finish().unwrap();
 }
+
+#[test]
+fn summary_that_is_being_stored_is_kept_and_said() {
+    let mut start = start();
+    start.compaction.keep_recent_tokens = 1;
+    let mut world = World::of(start);
+    for text in ["go", "and on", "and further on"] {
+        world.command(Command::Prompt { input: text.into(), when: QueueMode::Now });
+        world.finish();
+    }
+    let before = world.summaries.0;
+    world.command(Command::Compact { focus: None });
+    // The summary arrives, and its node is about to be written.
+    while !matches!(world.commits.front(), Some((Tag::Compacted, ..))) {
+        assert!(world.summary.is_some() || !world.commits.is_empty());
+        match world.summary.is_some() {
+            true => world.stream(),
+            false => world.commit(255),
+        }
+    }
+    let node = world.machine.nodes[0];
+    world.forgotten.push(node);
+    let effects = world.machine.on(1_000, MachineInput::Forgotten(vec![node]));
+    let said = format!("{effects:?}");
+    assert!(said.contains("while a summary of it was being stored"), "{said}");
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::CancelCall)));
+    for effect in effects {
+        world.perform(effect);
+    }
+    world.finish();
+    assert!(world.machine.compacted.is_some());
+    assert_eq!(world.summaries.0, before + 1, "it is not made again");
+    world.laws.finish().unwrap();
+}

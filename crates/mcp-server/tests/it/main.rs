@@ -5,6 +5,8 @@ mod conformance;
 #[cfg(test)]
 mod definitions;
 #[cfg(test)]
+mod pages;
+#[cfg(test)]
 mod stalled;
 #[cfg(test)]
 mod support;

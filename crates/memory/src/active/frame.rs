@@ -1,5 +1,7 @@
 //! How what is remembered stands beside a prompt: quoted, so that nobody takes it for an instruction.
 
+use quipu_tools::quoted;
+
 use super::query::cut;
 use super::{ACTIVE_ADDED, ACTIVE_HIT_CHARACTERS, ActiveHit};
 
@@ -25,31 +27,6 @@ const NOTHING: [&str; 14] = [
     "n/a",
     "na",
 ];
-
-/// Letters that nobody sees, or that turn lines around.
-fn is_hidden(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}' | '\u{3164}'
-            | '\u{ffa0}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e0fff}')
-}
-
-/// On one line, with marks that cannot close ours, and hidden letters shown.
-pub(super) fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len());
-    for letter in text.split_whitespace().collect::<Vec<_>>().join(" ").chars() {
-        match letter {
-            '<' => quoted.push_str("&lt;"),
-            '>' => quoted.push_str("&gt;"),
-            '&' => quoted.push_str("&amp;"),
-            letter if is_hidden(letter) => quoted.push_str(&format!("[U+{:04X}]", u32::from(letter))),
-            letter => quoted.push(letter),
-        }
-    }
-    quoted
-}
 
 /// A hit on the line that stands beside the prompt.
 pub(super) fn line(hit: &ActiveHit) -> String {

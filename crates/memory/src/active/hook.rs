@@ -10,15 +10,16 @@ use quipu::{
     ChildRequest, Hook, HookContext, HookError, RunEnd, RunEndVerdict, RunStart, RunStartVerdict,
     RunnerError, RunnerPurpose,
 };
-use quipu_protocol::{Content, Outcome, SessionId};
+use quipu_protocol::{Outcome, SessionId};
 use quipu_store::Graph;
+use quipu_tools::quoted;
 
-use super::frame::{line, quoted};
+use super::frame::line;
 use super::query::cut;
 use super::standing::standing;
 use super::{
     ACTIVE_ADDED, ACTIVE_HITS, ACTIVE_MEMORY, ActiveHit, ActiveMode, ActiveOptions, ActiveSearch, Breaker,
-    RecallCache, RecentTurns, Recollection, coverage, framed, search_query, summary_of, without_additions,
+    RecallCache, RecentTurns, Recollection, coverage, framed, said, search_query, summary_of,
 };
 
 const SYSTEM: &str = include_str!("prompt.md");
@@ -87,7 +88,7 @@ impl ActiveMemory {
         {
             return None;
         }
-        let prompt = without_additions(start.prompt.iter().filter_map(Content::as_text));
+        let prompt = said(start);
         let (query, turns, cached) = {
             let mut state = self.state();
             let now = Instant::now();

@@ -2,6 +2,9 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use quipu::RunStart;
+use quipu_protocol::{AddedBlock, Content, Origin, own_blocks};
+
 /// Characters of a query at most.
 const QUERY: usize = 480;
 /// A prompt of fewer characters says too little by itself.
@@ -17,8 +20,6 @@ const WORD: usize = 3;
 const COUNTED: usize = 9;
 /// Bytes of each block of a prompt that are looked at.
 const LOOKED_AT: usize = 16_000;
-/// How a block begins that a hook added: what was remembered earlier is no question.
-const ADDED: &str = "[Added by the hook ";
 /// Words that are in every question.
 const COMMON: [&str; 48] = [
     "the", "and", "for", "are", "was", "were", "with", "that", "this", "what", "when", "where", "which",
@@ -40,12 +41,26 @@ pub(super) fn cut(text: &str, characters: usize) -> String {
     }
 }
 
-/// What a person said, without blocks that hooks added, quoted code and data.
+/// What a person said, without what stands beside it: what was remembered earlier is no question. Where nothing else was said,
+/// files and piped text count.
 #[must_use]
-pub fn without_additions<'a>(blocks: impl Iterator<Item = &'a str>) -> String {
-    let said = blocks.filter(|block| !block.starts_with(ADDED));
+pub fn said(start: &RunStart) -> String {
+    let text = |added: &[AddedBlock]| {
+        let own = own_blocks(&start.prompt, added);
+        without_quotes(own.filter_map(Content::as_text))
+    };
+    let own = text(&start.added);
+    if !own.is_empty() {
+        return own;
+    }
+    let of_hooks = |one: &&AddedBlock| one.provenance.origin == Origin::Hook;
+    text(&start.added.iter().filter(of_hooks).cloned().collect::<Vec<_>>())
+}
+
+/// Without quoted code and data.
+fn without_quotes<'a>(blocks: impl Iterator<Item = &'a str>) -> String {
     let mut text = String::new();
-    for block in said {
+    for block in blocks {
         // The mark that ends what is quoted.
         let mut fence: Option<&str> = None;
         for line in block[..block.floor_char_boundary(LOOKED_AT)].lines() {

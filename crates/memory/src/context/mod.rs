@@ -154,7 +154,12 @@ fn names(book: &Notebook, wanted: &FileChoice) -> Vec<FileName> {
         FileChoice::Top(name) => FileName::new(name).into_iter().collect(),
         FileChoice::Day(day) => {
             let files = book.list().files.into_iter().map(|file| file.name);
-            files.filter(|name| name.date().is_some_and(|date| date.day == *day)).take(DAY_FILES).collect()
+            let mut of_day: Vec<FileName> =
+                files.filter(|name| name.date().is_some_and(|date| date.day == *day)).collect();
+            // The note of the day itself first: models write there.
+            of_day.sort_by_key(|name| name.date().is_none_or(|date| !date.slug.is_empty()));
+            of_day.truncate(DAY_FILES);
+            of_day
         }
     }
 }

@@ -15,7 +15,7 @@ use super::classes::class_of_lines;
 use super::{HitPlace, MemoryHit, MemoryQuestion, MemorySearch, NestedProjects};
 use crate::context::visible;
 use crate::files::{FileName, FileProblem};
-use crate::notes::{NOTE_BYTES, NoteAuthor, Notebook};
+use crate::notes::{FoundLine, NOTE_BYTES, NoteAuthor, Notebook};
 use crate::{AuthorClass, Citation, Forgotten, MemoryError, MemoryKind, class_of_turn};
 
 /// Hits when nobody says how many, and at most.
@@ -290,27 +290,42 @@ impl MemoryNotes {
         let Some(book) = self.search.books().iter().find(is_own) else {
             return unavailable("this project has no memory", "Tell the user instead.");
         };
-        match Forgotten::read(self.search.home()) {
-            Ok(forgotten)
-                if text.lines().any(|line| forgotten.hides_line(line)) || forgotten.hides_line(&text) =>
-            {
-                return unavailable("the user had this forgotten", "Do not note it again.");
-            }
-            Ok(_) => {}
-            Err(error) => return unavailable(&error.to_string(), "Ask the user to repair the file."),
+        if let Some(refused) = self.unless_forgotten(&text) {
+            return refused;
         }
         let (class, sources) = self.author(session).await;
         let author = NoteAuthor { class, by: NOTE_TOOL.into(), sources };
         let name = FileName::of_day(jiff::Zoned::now().date());
-        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        match book.append(&name, &author, &format!("- {line}")).await {
+        let line = format!("- {}", text.split_whitespace().collect::<Vec<_>>().join(" "));
+        match book.append(&name, &author, &line).await {
             Ok(Some(written)) => {
+                // It may have been forgotten while it was written: who forgets looks for it before or behind this.
+                if let Some(refused) = self.unless_forgotten(&text) {
+                    // As it stands there, with placeholders of secrets.
+                    let text = written.text.lines().last().unwrap_or_default().to_owned();
+                    let gone = [FoundLine { name, line: 0, text }];
+                    return match book.remove_lines(&gone, "forget").await {
+                        Ok(_) => refused,
+                        Err(error) => unavailable(&error.to_string(), "Tell the user."),
+                    };
+                }
                 let lines = u32::try_from(written.text.lines().count()).unwrap_or(u32::MAX).max(1);
                 let citation = Citation { path: name.as_str().to_owned(), lines: lines..=lines };
                 json!({ "noted": citation.to_string(), "node": written.node.to_string(), "author": class.name() })
             }
             Ok(None) => unavailable("nothing was noted", "Tell the user instead."),
             Err(error) => unavailable(&error.to_string(), "Tell the user instead."),
+        }
+    }
+
+    /// Why a text is not noted that the user had forgotten.
+    fn unless_forgotten(&self, text: &str) -> Option<Value> {
+        match Forgotten::read(self.search.home()) {
+            Ok(list) if text.lines().any(|line| list.hides_line(line)) || list.hides_line(text) => {
+                Some(unavailable("the user had this forgotten", "Do not note it again."))
+            }
+            Ok(_) => None,
+            Err(error) => Some(unavailable(&error.to_string(), "Ask the user to repair the file.")),
         }
     }
 

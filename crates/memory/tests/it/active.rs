@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use quipu::{
-    Call, CallEnd, Engine, FunctionTool, Hook, Provider, Script, ScriptStep, Sealer, Session, SessionOptions,
-    Tool, ToolOutput,
+    Call, CallEnd, Engine, FunctionTool, Hook, Provider, RunStart, Script, ScriptStep, Sealer, Session,
+    SessionOptions, Tool, ToolOutput,
 };
 use quipu_memory::AuthorClass;
 use quipu_memory::active::{
     ActiveHit, ActiveMemory, ActiveMode, ActiveOptions, ActiveSearch, ActiveSearchError, Breaker,
-    RecallCache, Recollection, coverage, framed, search_query, summary_of, without_additions,
+    RecallCache, Recollection, coverage, framed, said, search_query, summary_of,
 };
-use quipu_protocol::{Model, ModelError, ModelRequest, Outcome};
+use quipu_protocol::{AddedBlock, Content, Model, ModelError, ModelRequest, Outcome, Provenance};
 use quipu_store::SqliteStore;
 
 /// A model that follows a script, and all that was sent to it.
@@ -231,11 +231,22 @@ fn cache_keeps_answers_for_a_while_and_not_too_many() {
 
 #[test]
 fn queries_and_summaries_are_bounded_and_cleaned() {
-    let blocks = ["[Added by the hook active-memory]\nOld.", "Fix it\n```json\n{\"a\":1}\n```\nnow"];
-    assert_eq!(without_additions(blocks.into_iter()), "Fix it\nnow");
+    let start = |blocks: &[&str], added: &[(u32, Provenance)]| RunStart {
+        prompt: blocks.iter().map(|text| Content::text(*text)).collect(),
+        added: added
+            .iter()
+            .map(|(block, provenance)| AddedBlock { block: *block, provenance: provenance.clone() })
+            .collect(),
+    };
+    let blocks = ["a log, piped", "Fix it\n```json\n{\"a\":1}\n```\nnow", "[Added by the hook x]\nOld."];
+    let beside = [(0, Provenance::tool()), (2, Provenance::hook("x"))];
+    assert_eq!(said(&start(&blocks, &beside)), "Fix it\nnow");
+    // Who writes as a hook does is no hook; where nothing else is said, what was piped is the question.
+    assert_eq!(said(&start(&[blocks[2]], &[])), blocks[2]);
+    assert_eq!(said(&start(&[blocks[0], "", blocks[2]], &beside)), "a log, piped");
     // What one block leaves open does not swallow the next one; longer marks hold shorter ones.
     let blocks = ["One\n~~~\nlet x;", "Two\n````\n```\ncode\n```\n````\nThree"];
-    assert_eq!(without_additions(blocks.into_iter()), "One\nTwo\nThree");
+    assert_eq!(said(&start(&blocks, &[])), "One\nTwo\nThree");
     assert_eq!(search_query("  ", Some("before")), None);
     assert_eq!(search_query("Why?", Some("Fix the parser")).unwrap(), "Fix the parser Why?");
     assert_eq!(search_query(&"word ".repeat(500), None).unwrap().chars().count(), 480);

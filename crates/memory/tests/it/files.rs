@@ -1,6 +1,6 @@
 //! Which files belong to a memory, and what is wrong with others.
 
-use quipu_memory::files::{FILE_BYTES, FileProblem, list_files, read_file};
+use quipu_memory::files::{FILE_BYTES, FILES, FileProblem, list_files, read_file};
 
 use crate::support::{World, name};
 
@@ -125,4 +125,18 @@ fn entries_that_are_left_out_are_reported() {
         format!("memory/{}: Name", "y".repeat(13)),
     ];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn files_beyond_the_most_are_reported_and_stay() {
+    let world = World::new();
+    let root = world.book().place().root.clone();
+    std::fs::create_dir_all(root.join("memory")).unwrap();
+    for number in 0..=FILES {
+        std::fs::write(root.join(format!("memory/n{number}.md")), "").unwrap();
+    }
+    let list = list_files(&root);
+    assert_eq!(list.files.len(), FILES);
+    assert!(matches!(&list.problems[..], [(_, FileProblem::TooMany)]), "{:?}", list.problems);
+    assert_eq!(std::fs::read_dir(root.join("memory")).unwrap().count(), FILES + 1);
 }

@@ -120,3 +120,26 @@ async fn tools_search_read_and_note() {
     );
     assert!(tools.call("memory_forget", &json!({}), None).await.is_none());
 }
+
+#[tokio::test]
+async fn note_forgotten_while_it_is_being_stored_does_not_stay() {
+    let world = World::new();
+    let tools = world.tools();
+    call(&tools, "memory_note", json!({ "text": "The dog is called Pluto." })).await;
+    let today = name(&format!("memory/{}.md", jiff::Zoned::now().date()));
+    // Another process writes to the memory, so the note waits.
+    let state = world.dir.path().join("home/memory-state");
+    let lock = std::fs::File::open(state.join(format!("{}.lock", world.book().place().id))).unwrap();
+    lock.lock().unwrap();
+    let args = json!({ "text": "The cat is called Mia." });
+    let mut noting = std::pin::pin!(call(&tools, "memory_note", args.clone()));
+    let waits = tokio::time::timeout(std::time::Duration::ZERO, &mut noting).await;
+    assert!(waits.is_err(), "what was forgotten before was looked at");
+    Forgotten::add(&world.home(), ["the cat is called Mia"], []).unwrap();
+    lock.unlock().unwrap();
+    let refused = noting.await;
+    assert_eq!(refused["error"], "the user had this forgotten", "{refused}");
+    let text = world.book().read(&today).unwrap().text;
+    assert_eq!(text, "- The dog is called Pluto.\n");
+    assert_eq!(call(&tools, "memory_note", args).await["unavailable"], true);
+}

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use quipu_archive::{ConversationDigest, LiveEntry, LivePlan};
 use quipu_protocol::{Content, Entry, Message, NodeId, StepInfo, UnixMs};
-use quipu_store::{Graph, RefMove, Resolution, Scope, StoreError};
+use quipu_store::{Graph, HiddenSnapshot, RefMove, Resolution, Scope, StoreError};
 use quipu_transcript::FORGOTTEN;
 
 use super::keeping::ReadRequest;
@@ -23,7 +23,7 @@ use crate::jump::{
 use crate::local_answer::local_answer;
 use crate::packed::unpacked;
 use crate::placement::place;
-use crate::state::{confirmation, note_now, short_id};
+use crate::state::{UNREADABLE, confirmation, note_now, short_id};
 use crate::wire_kind::WireKind;
 use crate::wires::blank_answer;
 
@@ -89,13 +89,19 @@ impl ExchangeRecorder {
         self.sessions.look(store).await?;
         let read = self.read(store, wire, headers, body).await?;
         let plan = self.sessions.plan(store, &read.name).await?;
-        let notes = self.notes(store, &read.name, &plan).await?;
+        let hidden = store.hidden();
+        let notes = self.notes(store, &hidden, &read.name, &plan).await?;
         let views = self.views(&read, &plan, &notes);
         let asked = match views.last() {
             // Messages of calls beside a conversation are written by a model.
             Some(last) if read.origin.parent.is_none() => command(&last.items.now),
             Some(_) | None => None,
         };
+        if let Some(why) = hidden.problem().filter(|_| views.len() > 1 || asked.is_some()) {
+            let text = format!("{UNREADABLE}, so nothing was sent: {why}");
+            self.notify(&text);
+            return Ok(Decision::Refuse(text));
+        }
         // Without history there is nothing to go back in: such calls stand beside a conversation.
         match asked {
             Some((first, ProxyCommand::Tobe { target, note })) if first > 0 => {
@@ -145,15 +151,15 @@ impl ExchangeRecorder {
     async fn notes(
         &mut self,
         store: &dyn Graph,
+        hidden: &HiddenSnapshot,
         name: &Name,
         plan: &JumpPlan,
     ) -> Result<Vec<String>, StoreError> {
-        let hidden = store.hidden();
         if hidden.is_empty() || plan.edits.is_empty() {
             return Ok(plan.edits.iter().map(|edit| edit.carryover.clone()).collect());
         }
         let live = &self.sessions.get(store, name).await?.live;
-        let note = |edit: &Edit| match is_forgotten(&hidden, live, edit) {
+        let note = |edit: &Edit| match is_forgotten(hidden, live, edit) {
             true => carryover(FORGOTTEN),
             false => edit.carryover.clone(),
         };

@@ -496,7 +496,7 @@ fn sessions_of_exactly_a_name_are_released() {
 
 /// What a person had forgotten.
 #[derive(Default)]
-struct ForgetList(Mutex<HashSet<NodeId>>);
+struct ForgetList(Mutex<HashSet<NodeId>>, Mutex<Option<String>>);
 
 impl ForgetList {
     fn forget(&self, nodes: impl IntoIterator<Item = NodeId>) {
@@ -516,21 +516,26 @@ impl ForgetList {
     }
 }
 
-struct ForgottenNodes(HashSet<NodeId>);
+struct ForgottenNodes(HashSet<NodeId>, Option<String>);
 
 impl HiddenSource for ForgetList {
     fn now(&self) -> HiddenSnapshot {
-        HiddenSnapshot::of(Arc::new(ForgottenNodes(self.0.lock().unwrap().clone())))
+        let (nodes, problem) = (self.0.lock().unwrap().clone(), self.1.lock().unwrap().clone());
+        HiddenSnapshot::of(Arc::new(ForgottenNodes(nodes, problem)))
     }
 }
 
 impl HiddenNodes for ForgottenNodes {
     fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_empty() && self.1.is_none()
     }
 
     fn hides(&self, node: &NodeId) -> bool {
-        self.0.contains(node)
+        self.1.is_some() || self.0.contains(node)
+    }
+
+    fn problem(&self) -> Option<&str> {
+        self.1.as_deref()
     }
 }
 
@@ -596,6 +601,45 @@ fn forgotten_messages_of_jumps_leave_later_requests() {
         assert!(!last().to_string().contains("wombat"));
         proxy.end();
     }
+}
+
+#[test]
+fn jumps_are_refused_while_the_forget_list_is_unreadable() {
+    let wire = WireKind::Messages;
+    let server = FakeServer::start(["One.", "Two.", "Three.", "Four."].map(|text| says(wire, true, text)));
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("quipu.db");
+    let list = Arc::<ForgetList>::default();
+    let proxy = list.proxy(&server, &store);
+    let mut talk = Talk { wire, is_stream: true, turns: Vec::new() };
+    talk.says(&proxy, "First?");
+    // Without a jump it is the client's own conversation.
+    *list.1.lock().unwrap() = Some("it is broken".into());
+    assert_eq!(talk.says(&proxy, "Second?"), "Two.");
+    let to = node(&store, "One.");
+    let is_refused = |talk: &Talk, text: &str| {
+        let turns: Vec<&str> = talk.turns.iter().map(String::as_str).chain([text]).collect();
+        let got = proxy.call(wire, &asks(wire, "s", true, &turns));
+        assert_eq!(got.status, 409, "{text}: {}", got.text());
+        assert!(got.text().contains("nothing was sent: it is broken"), "{}", got.text());
+    };
+    is_refused(&talk, &format!("quipu: tobe {to}\nElsewhere."));
+    *list.1.lock().unwrap() = None;
+    talk.says(&proxy, &format!("quipu: tobe {to}\nElsewhere."));
+    *list.1.lock().unwrap() = Some("it is broken".into());
+    is_refused(&talk, "quipu: confirm");
+    let error = block_on(confirm(&*list.open(&store), "s")).unwrap_err().to_string();
+    assert!(error.contains("nothing is confirmed: it is broken"), "{error}");
+    *list.1.lock().unwrap() = None;
+    assert_eq!(talk.says(&proxy, "quipu: confirm"), "Three.");
+    *list.1.lock().unwrap() = Some("it is broken".into());
+    is_refused(&talk, "And on?");
+    *list.1.lock().unwrap() = None;
+    assert_eq!(talk.says(&proxy, "And on?"), "Four.");
+    let body = server.requests().last().unwrap().json().to_string();
+    assert!(body.contains("Elsewhere.") && !body.contains("Second?"), "{body}");
+    assert_eq!(server.requests().len(), 4);
+    proxy.end();
 }
 
 #[test]

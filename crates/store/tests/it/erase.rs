@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{
-    AssistantMessage, CallRecord, ChunkId, Content, Entry, FileChange, FileState, ItemId, Json, Message,
-    NodeId, SessionId, StepInfo, ToolCall, ToolResultMessage,
+    AssistantMessage, AuthorClass, CallRecord, ChunkId, Content, Entry, FileChange, FileState, ItemId, Json,
+    Message, NodeId, SessionId, StepInfo, ToolCall, ToolResultMessage,
 };
 use quipu_store::{
     BOOKMARK, Commit, ContentHolder, ContentQuery, EraseReport, EraseTargets, FoundContent, FoundPlace,
     InboxItem, JobRunChange, JobRuns as _, JobTime, Jobs as _, KeptReason, LineageEnd, NewChunk, NewJob,
-    NewJobRun, Op, OpenJump, OpenOptions, Owner, OwnerDeathCheck, ReadModel as _, RefMove, RefName,
-    SearchQuery, Selection, SelectionError, SqliteStore, Step, StepCall, StepState, Store as _, StoreError,
-    StoreHolder, Upkeep as _, Vectors as _,
+    NewJobRun, NoteChange, NoteChunk, Op, OpenJump, OpenOptions, Owner, OwnerDeathCheck, ReadModel as _,
+    RecallIndex as _, RefMove, RefName, SearchQuery, Selection, SelectionError, SqliteStore, Step, StepCall,
+    StepState, Store as _, StoreError, StoreHolder, Upkeep as _, Vectors as _,
 };
 use quipu_transcript::{ERASED, encode};
 
@@ -441,6 +441,36 @@ async fn index_can_be_erased_without_the_graph() {
     assert_eq!(found(&search, &of_nodes(&[said])).await, []);
     assert_eq!(store.search(query("zeppelin")).await.unwrap().hits, []);
     assert!(text_of(&store, said).await.contains("zeppelin"));
+    assert_eq!(store.check().await.unwrap().problems, []);
+}
+
+#[tokio::test]
+async fn words_of_notes_are_erased_from_their_index() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = Arc::new(open(&path));
+    let note = |text: &str| NoteChange {
+        path: "MEMORY.md".into(),
+        stamp: text.into(),
+        chunks: Some(vec![NoteChunk {
+            first: 1,
+            last: 1,
+            text: text.into(),
+            at: T,
+            author: AuthorClass::Owner,
+        }]),
+    };
+    store.put_notes("m", vec![note("the zeppelins land at dawn")], None).await.unwrap();
+    // The line goes, and its words stay in the index.
+    store.put_notes("m", vec![note("nothing lands")], None).await.unwrap();
+    assert!(is_in(&raw(&path), "zeppelin"));
+    let search = holder(&store, "store.search");
+    assert_eq!(found(&search, &of_needle("zeppelins land at dawn")).await.len(), 1);
+    assert_eq!(found(&search, &of_needle("zeppelins land at noon")).await, []);
+    assert_eq!(erase(&search, of_needle("zeppelins land at dawn")).await.count, 1);
+    assert_eq!(found(&search, &of_needle("zeppelins land at dawn")).await, []);
+    assert!(!is_in(&raw(&path), "zeppelin"));
+    assert_eq!(store.indexed_notes("m").await.unwrap(), [], "the next search makes it again");
     assert_eq!(store.check().await.unwrap().problems, []);
 }
 

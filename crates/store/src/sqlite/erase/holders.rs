@@ -32,18 +32,22 @@ enum Part {
     Activity,
 }
 
-/// A table of derived rows, and the column with the row of the node that each was made of.
-const SEARCH: [(&str, &str); 2] = [("quipu_x_words", "rowid"), ("quipu_x_parts", "rowid")];
+/// A table of derived rows, and the column with the row of the node that each was made of. In the order of their names, in which
+/// they are found.
+const SEARCH: [(&str, &str); 2] = [("quipu_x_parts", "rowid"), ("quipu_x_words", "rowid")];
 const SEMANTIC: [(&str, &str); 1] = [("quipu_x_vector", "seq")];
 const ACTIVITY: [(&str, &str); 7] = [
+    ("quipu_x_asked", "seq"),
+    ("quipu_x_file", "seq"),
+    ("quipu_x_held", "seq"),
     ("quipu_x_mark", "seq"),
     ("quipu_x_session", "titled"),
-    ("quipu_x_touch", "seq"),
-    ("quipu_x_file", "seq"),
     ("quipu_x_state", "seq"),
-    ("quipu_x_held", "seq"),
-    ("quipu_x_asked", "seq"),
+    ("quipu_x_touch", "seq"),
 ];
+
+/// The words of notes, which have no row of a node.
+const NOTES: &str = "quipu_x_note_word";
 
 impl Part {
     const ALL: [Self; 6] =
@@ -135,7 +139,12 @@ impl StoreHolder {
         let query = ContentQuery { limit: 1, ..ContentQuery::of(targets.selection.clone()) };
         let marked = self.part == Part::Graph && self.store.read(scrub::is_marked).await?;
         // What is only in what stays is told all the same.
-        let tells = self.part == Part::Graph && !needles.is_empty();
+        let tells = match self.part {
+            Part::Graph => !needles.is_empty(),
+            // Which notes an index was made of is not in the store.
+            Part::Search => !needles.is_empty() && self.store.read(recall::notes::exist).await?,
+            _ => false,
+        };
         if !marked && !tells && self.find_page(&query).await?.found.is_empty() {
             return Ok(EraseReport::default());
         }
@@ -354,6 +363,16 @@ fn find_derived(
     needles: &Needles,
 ) -> Outcome<FoundPage> {
     let mut page = FoundPage::begin(query);
+    if part == Part::Search {
+        let mut says = false;
+        for needle in &query.selection.needles {
+            says = says || recall::notes::may_say(connection, &String::from_utf8_lossy(needle))?;
+        }
+        let place = FoundPlace::Row { table: NOTES.to_owned(), key: "words".to_owned() };
+        if says && !page.push(NOTES, FoundContent { place, bytes: 0 }) {
+            return Ok(page);
+        }
+    }
     let wanted = wanted(connection, &query.selection, needles)?;
     for (table, column) in part.derived() {
         if !exists(connection, table)? {
@@ -383,9 +402,17 @@ fn erase_derived(
 ) -> Outcome<EraseReport> {
     let mut erased = EraseReport::default();
     let wanted = wanted(connection, &targets.selection, needles)?;
-    if part == Part::Search && !wanted.is_empty() {
+    // That of notes has words of lines that are gone, too.
+    let has_notes = !needles.is_empty() && recall::notes::exist(connection)?;
+    if part == Part::Search && (has_notes || !wanted.is_empty()) {
         // The index for questions has no row of a node: it is made anew when the next one is asked.
-        recall::reset(connection)?;
+        match wanted.is_empty() {
+            true => recall::notes::reset(connection)?,
+            false => recall::reset(connection)?,
+        }
+        if has_notes {
+            erased.add(0);
+        }
     }
     for (table, column) in part.derived() {
         if !exists(connection, table)? {

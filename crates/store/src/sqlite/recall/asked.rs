@@ -1,5 +1,7 @@
 //! The words of a question: how rare each is, and which words of the index are read for it.
 
+use std::collections::HashSet;
+
 use rusqlite::Connection;
 
 use super::super::failure::Outcome;
@@ -78,25 +80,35 @@ impl AskedWords {
     /// Keeps what is worth reading: of the words themselves the rare ones, at least one, and then of those that are near them.
     fn limit(&mut self, all: u32, effort: Effort) {
         let is_large = all > effort.large;
-        let mut counts: Vec<u32> = Vec::new();
-        for form in self.words.iter().flat_map(|word| &word.forms) {
-            if form.share.is_some() && form.count() > 0 && !(is_large && form.count() > all / 8) {
-                counts.push(form.count());
+        let mut near: Vec<(u32, f32, (usize, usize))> = Vec::new();
+        for (at, word) in self.words.iter().enumerate() {
+            for (place, form) in word.forms.iter().enumerate() {
+                let count = form.count();
+                if let Some(share) = form.share
+                    && count > 0
+                    && !(is_large && count > all / 8)
+                {
+                    near.push((count, share, (at, place)));
+                }
             }
         }
-        counts.sort_unstable();
+        // Of those that are as rare, the nearest.
+        near.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| b.1.total_cmp(&a.1)).then_with(|| a.2.cmp(&b.2)));
         let mut sum = 0_u32;
-        let rare = |count: &u32| {
+        let rare = |(count, ..): &(u32, f32, (usize, usize))| {
             sum = sum.saturating_add(*count);
             sum <= effort.read_near
         };
-        let most = counts.into_iter().take_while(rare).last().unwrap_or(0);
+        let near: HashSet<(usize, usize)> =
+            near.into_iter().take_while(rare).map(|(_, _, place)| place).collect();
         let (mut read, mut kept) = (0_u32, 0);
-        for word in &mut self.words {
+        for (at, word) in self.words.iter_mut().enumerate() {
+            let mut places = 0..;
             word.forms.retain(|form| {
+                let place = places.next().unwrap_or_default();
                 let count = form.count();
                 if form.share.is_some() {
-                    return (1..=most).contains(&count);
+                    return near.contains(&(at, place));
                 }
                 let keep = count > 0
                     && (kept == 0
@@ -109,5 +121,27 @@ impl AskedWords {
             });
         }
         self.words.retain(|word| !word.forms.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_words_that_are_as_rare_stay_within_the_limit() {
+        let form = |stem: &str, share, count| WordForm { stem: stem.to_owned(), share, units: [count, 0] };
+        let word = |own: &str, near: [(&str, f32); 3]| {
+            let near = near.map(|(stem, share)| form(stem, Some(share), 40));
+            AskedWord { rarity: 1.0, forms: [form(own, None, 7)].into_iter().chain(near).collect() }
+        };
+        let words = vec![
+            word("a", [("a1", 0.6), ("a2", 0.9), ("a3", 0.7)]),
+            word("b", [("b1", 0.8), ("b2", 0.5), ("b3", 0.6)]),
+        ];
+        let mut asked = AskedWords { words, mass: 2.0 };
+        asked.limit(1_000, Effort { read_near: 100, ..Effort::USUAL });
+        let left = |word: &AskedWord| word.forms.iter().map(|form| form.stem.clone()).collect::<Vec<_>>();
+        assert_eq!(asked.words.iter().map(left).collect::<Vec<_>>(), [vec!["a", "a2"], vec!["b", "b1"]]);
     }
 }

@@ -22,7 +22,7 @@ mod words;
 use std::collections::HashMap;
 
 use quipu_dag::Node;
-use quipu_protocol::{AuthorClass, Entry, Message};
+use quipu_protocol::{AuthorClass, Entry, Message, own_text};
 use quipu_transcript::decode;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -250,11 +250,7 @@ fn own_words(connection: &Connection, reader: &mut Reader<'_>, node: &Node) -> O
     let added = &decoded.step.added;
     let text = match &decoded.entry {
         Entry::Message(Message::User(message)) if !added.is_empty() => {
-            let is_added = |n: usize| added.iter().any(|added| u32::try_from(n) == Ok(added.block));
-            let blocks = message.content.blocks();
-            let own = blocks.iter().enumerate().filter(|(n, _)| !is_added(*n));
-            let own: Vec<&str> = own.filter_map(|(_, block)| block.as_text()).collect();
-            let mut own = own.join("\n");
+            let mut own = own_text(&message.content.blocks(), added);
             own.truncate(own.floor_char_boundary(VECTOR_TEXT));
             own
         }

@@ -3,8 +3,11 @@
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::super::failure::Outcome;
+use super::super::search;
 use super::space::{Adder, Space, Unit, kind, totals};
+use super::stem::stem;
 use super::vectors::{self, VectorAdder};
+use super::words::{cut, is_stop};
 use super::{author_number, seconds};
 use crate::{IndexedNote, NOTE_CHUNK, NoteChange, NoteChunk, WordVectors};
 
@@ -26,6 +29,34 @@ pub(in crate::sqlite) fn reset(connection: &Connection) -> Outcome<()> {
          DROP TABLE IF EXISTS quipu_x_note_memory",
     )?;
     Ok(())
+}
+
+/// Whether there is an index of notes, of whatever form.
+pub(in crate::sqlite) fn exist(connection: &Connection) -> Outcome<bool> {
+    let mut statement = connection.prepare_cached("SELECT 1 FROM sqlite_master WHERE name = ?1")?;
+    Ok(statement.exists([Space::Notes.table()])?)
+}
+
+/// Whether the index may have the words of a text: those of notes that are gone stay in it until it is made anew. The first and
+/// the last word of the text may be a part of one.
+pub(in crate::sqlite) fn may_say(connection: &Connection, text: &str) -> Outcome<bool> {
+    if !Space::Notes.exists(connection)? {
+        return Ok(false);
+    }
+    let table = Space::Notes.table();
+    let mut whole = connection.prepare_cached(&format!("SELECT 1 FROM {table}_word WHERE word = ?1"))?;
+    let mut part = connection.prepare_cached(&format!(
+        "SELECT 1 FROM {table}_word WHERE instr(word, ?1) > 0 OR instr(?1, word) > 0"
+    ))?;
+    let words: Vec<_> = search::words(text).collect();
+    for (at, word) in words.iter().enumerate().filter(|(_, word)| !is_stop(word)) {
+        let stem = stem(cut(word));
+        let is_edge = at == 0 || at + 1 == words.len();
+        if !(whole.exists([&stem])? || is_edge && part.exists([&stem])?) {
+            return Ok(false);
+        }
+    }
+    Ok(!words.is_empty())
 }
 
 pub(in crate::sqlite) fn indexed(connection: &Connection, memory: &str) -> Outcome<Vec<IndexedNote>> {
