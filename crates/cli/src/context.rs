@@ -278,6 +278,7 @@ fn name(kind: ContextKind) -> (&'static str, &'static str) {
         ContextKind::Rules => ("rules", "project's rules"),
         ContextKind::Sources => ("sources", "other sources"),
         ContextKind::Tools => ("tools", "tools"),
+        ContextKind::Opening => ("opening", "the past"),
         ContextKind::Summary => ("summary", "summary"),
         ContextKind::User => ("user", "user's messages"),
         ContextKind::Answers => ("answers", "answers"),

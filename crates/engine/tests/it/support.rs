@@ -469,6 +469,7 @@ pub(crate) async fn check_store(store: &SqliteStore) -> HashSet<quipu::protocol:
         let conversation = quipu_transcript::project(decoded.iter().map(|one| &one.entry));
         quipu_transcript::check_conversation(&conversation).unwrap();
         let mut before: Vec<serde_json::Value> = Vec::new();
+        let mut opening = None;
         let mut parents = HashMap::new();
         for (node, one) in nodes.iter().zip(&decoded) {
             parents.insert(node.id, node.record.parent);
@@ -476,6 +477,14 @@ pub(crate) async fn check_store(store: &SqliteStore) -> HashSet<quipu::protocol:
             match &one.entry {
                 Entry::Compaction(_) => before.clear(),
                 Entry::Meta(json) if quipu_transcript::Prune::of_entry(json).is_some() => before.clear(),
+                Entry::Epoch(epoch) => {
+                    let text =
+                        |one: quipu::protocol::EpochContext| one.opening.map(|one| (one.text, one.boundary));
+                    let now = epoch.context.clone().and_then(text);
+                    if std::mem::replace(&mut opening, now.clone()) != now {
+                        before.clear();
+                    }
+                }
                 _ => {}
             }
             if let Some(earlier) = one.step.extra.get("earlierCalls") {
