@@ -55,6 +55,8 @@ mod open;
 mod outputs;
 pub mod packages;
 pub mod past;
+mod past_compaction;
+mod past_opening;
 mod permission_test;
 mod permissions;
 mod planning;
@@ -117,6 +119,8 @@ pub use offered_models::{
     local_servers, sourced_models,
 };
 pub use offered_tools::{LISTED_TOOLS, PatchTool};
+pub use past_compaction::COVER_SOURCE;
+pub use past_opening::{OpeningState, PAST_CHARGE, PAST_SOURCE};
 pub use open::{StartedSession, existing_session, find_session, open};
 pub use permission_test::{PermissionTest, TestedDecision, TestedPart, test_permission};
 pub use permissions::{
