@@ -477,10 +477,9 @@ pub(crate) async fn check_store(store: &SqliteStore) -> HashSet<quipu::protocol:
             match &one.entry {
                 Entry::Compaction(_) => before.clear(),
                 Entry::Meta(json) if quipu_transcript::Prune::of_entry(json).is_some() => before.clear(),
-                Entry::Epoch(epoch) => {
-                    let text =
-                        |one: quipu::protocol::EpochContext| one.opening.map(|one| (one.text, one.boundary));
-                    let now = epoch.context.clone().and_then(text);
+                Entry::Session(quipu::protocol::SessionStart { epoch, .. }) | Entry::Epoch(epoch) => {
+                    let now = epoch.context.as_ref().and_then(|context| context.opening.as_ref());
+                    let now = now.map(|opening| (opening.text.clone(), opening.boundary.clone()));
                     if std::mem::replace(&mut opening, now.clone()) != now {
                         before.clear();
                     }
