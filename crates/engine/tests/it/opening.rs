@@ -142,7 +142,7 @@ async fn opening_that_is_the_same_makes_no_node() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn opening_stays_where_its_source_fails_and_goes_where_it_says_so() {
+async fn opening_stays_until_its_source_says_otherwise() {
     let world = World::new();
     let chapters = Chapters::new(&["one", "one", "", "nothing"]);
     let live = world.create_with(options(&world, &chapters)).await;
