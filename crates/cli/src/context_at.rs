@@ -29,7 +29,7 @@ pub(crate) async fn show(home: &Home, node: &str, as_json: bool) -> Result<(), F
     let node = quipu_host::resolve(&*store, node, newest.as_ref()).await?.node;
     let parts = home.engine(store.clone(), &home.settings())?.request_parts(node).await?;
     let left_out = left_out(&*store, &parts).await?;
-    let value = as_value(node, &parts, left_out);
+    let value = as_value(node, &parts, left_out.as_ref());
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     if as_json {
         writeln!(out, "{value}")?;
@@ -67,7 +67,7 @@ fn size_of(messages: &[Arc<Message>]) -> (usize, u64) {
     (bytes, messages.iter().map(|message| sent_tokens(message)).sum())
 }
 
-fn as_value(node: NodeId, parts: &RequestParts, left_out: Option<Value>) -> Value {
+fn as_value(node: NodeId, parts: &RequestParts, left_out: Option<&Value>) -> Value {
     let RequestParts { head, call, epoch, system, opening, opening_messages, compacted, messages } = parts;
     let state = opening.as_ref().and_then(OpeningState::of);
     let has_memory = opening.as_ref().is_some_and(|opening| !opening.text.trim().is_empty());

@@ -1,5 +1,7 @@
 //! How much of its requests a provider has already, with the past before the conversation: what two requests in a row begin with alike.
 
+use std::cell::RefCell;
+
 use anyhow::{Context as _, Result, ensure};
 
 use super::contest::Contest;
@@ -47,7 +49,7 @@ fn run(context: &Context) -> Result<Vec<Row>> {
     };
     let folder = tempfile::tempdir_in(&context.scratch)?;
     let more = turns.div_ceil(EVERY) * modes.len() * context.runs;
-    let prepare = |stage: &Stage<'_>| {
+    let prepare = |stage: &Stage<'_>| -> Result<RefCell<Vec<String>>> {
         let amount = Amount { name: "", files: SESSIONS + more, entries: ENTRIES };
         let project = stage.project();
         let at = project.to_str().context("the folder is not UTF-8")?;
@@ -61,7 +63,7 @@ fn run(context: &Context) -> Result<Vec<Row>> {
         }
         quipu(stage, &["memory", "on"])?;
         quipu(stage, &["past", "build"])?;
-        Ok(std::cell::RefCell::new(files))
+        Ok(RefCell::new(files))
     };
     contest.run(context, prepare, |stage, files| {
         let shares = modes.map(|mode| share(stage, mode, turns, &mut files.borrow_mut()));
@@ -78,7 +80,7 @@ fn quipu(stage: &Stage<'_>, arguments: &[&str]) -> Result<()> {
 /// How much of the requests of a session, but for the first one, stands at the beginning of the one before it, in percent.
 #[expect(clippy::cast_precision_loss, reason = "bytes of a few requests")]
 fn share(stage: &Stage<'_>, mode: Mode, turns: usize, files: &mut Vec<String>) -> Result<f64> {
-    let (mut all, mut cached, mut before) = (0, 0, String::new());
+    let (mut all, mut cached, mut before) = (0_usize, 0_usize, String::new());
     for turn in 0..turns {
         if turn > 0 && turn % EVERY == 0 {
             let file = files.pop().context("there is no other session")?;
