@@ -119,9 +119,9 @@ pub use offered_models::{
     local_servers, sourced_models,
 };
 pub use offered_tools::{LISTED_TOOLS, PatchTool};
+pub use open::{StartedSession, existing_session, find_session, open};
 pub use past_compaction::COVER_SOURCE;
 pub use past_opening::{OpeningState, PAST_CHARGE, PAST_SOURCE};
-pub use open::{StartedSession, existing_session, find_session, open};
 pub use permission_test::{PermissionTest, TestedDecision, TestedPart, test_permission};
 pub use permissions::{
     Entry, PermissionItem, Project, Record, RuleReach, SavedRule, added_directories, demo_permissions,
