@@ -614,6 +614,9 @@ pub(crate) struct ContextArgs {
     /// The session: its id, the start of its id, or its name. Default: the newest of this directory.
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    /// Show what stood in the request that a node answers: system prompt, past, boundary, what was left out, conversation.
+    #[arg(long, value_name = "NODE")]
+    pub(crate) at: Option<String>,
     #[command(flatten)]
     pub(crate) out: OutArgs,
     #[command(flatten)]

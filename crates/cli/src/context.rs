@@ -20,6 +20,9 @@ const BEFORE_BAR: usize = 44;
 
 pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
     let home = home(&args.out.store)?;
+    if let Some(node) = &args.at {
+        return crate::context_at::show(&home, node, args.out.json).await;
+    }
     let task = Task {
         resume: args.session.is_none(),
         session: args.session.clone(),
@@ -278,6 +281,7 @@ fn name(kind: ContextKind) -> (&'static str, &'static str) {
         ContextKind::Rules => ("rules", "project's rules"),
         ContextKind::Sources => ("sources", "other sources"),
         ContextKind::Tools => ("tools", "tools"),
+        ContextKind::Opening => ("opening", "the past"),
         ContextKind::Summary => ("summary", "summary"),
         ContextKind::User => ("user", "user's messages"),
         ContextKind::Answers => ("answers", "answers"),

@@ -13,6 +13,7 @@ mod config;
 mod confirm;
 mod console;
 mod context;
+mod context_at;
 mod demo;
 mod diagnostics;
 mod diff;

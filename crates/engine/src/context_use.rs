@@ -1,7 +1,7 @@
 //! What fills the context of a session, estimated without a model.
 
 use quipu_protocol::{Body, Content, Message, NodeId, PromptSection, StopReason, Trust, Usage};
-use quipu_transcript::{Measure, estimate_text, last_count, measure, sent_tokens};
+use quipu_transcript::{Measure, OpeningMessages, estimate_text, last_count, measure, sent_tokens};
 
 use crate::engine::Engine;
 use crate::error::OpenError;
@@ -26,6 +26,8 @@ pub enum ContextKind {
     Sources,
     /// The tools' declarations.
     Tools,
+    /// What a context source puts before the conversation.
+    Opening,
     /// What a compaction left of what was before it.
     Summary,
     /// The user's messages, with what stands in the user's place.
@@ -130,6 +132,8 @@ impl Engine {
         sizes.extend(rules.iter().map(|rules| Size::one(ContextKind::Rules, estimate_text(rules))));
         sizes.extend(others.iter().map(|other| Size::one(ContextKind::Sources, estimate_text(other))));
         sizes.extend(past.epoch.tools.iter().map(|tool| Size::one(ContextKind::Tools, tool_tokens(tool))));
+        let opening = OpeningMessages::of(past.epoch.context.as_ref());
+        sizes.extend(opening.all().map(|message| Size::one(ContextKind::Opening, sent_tokens(message))));
         let records = if prune.enabled { past.prunes.as_slice() } else { &[] };
         let mut left = PruneState::of(records, &mut past.messages, &past.nodes, past.old, sum(&sizes));
         left.measured = left.measured.or(past.measured);
@@ -214,12 +218,13 @@ fn sum(sizes: &[Size]) -> u64 {
     sizes.iter().fold(0, |sum, size| sum.saturating_add(size.tokens))
 }
 
-const KINDS: [ContextKind; 10] = [
+const KINDS: [ContextKind; 11] = [
     ContextKind::Identity,
     ContextKind::System,
     ContextKind::Rules,
     ContextKind::Sources,
     ContextKind::Tools,
+    ContextKind::Opening,
     ContextKind::Summary,
     ContextKind::User,
     ContextKind::Answers,

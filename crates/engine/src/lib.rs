@@ -42,6 +42,7 @@ mod planning_settings;
 mod policies;
 mod policy;
 mod published;
+mod request_parts;
 mod restore_files;
 mod resume;
 mod rules_file;
@@ -113,6 +114,7 @@ pub use policy::{AllowAll, Decision, Grant, GrantError, Policy, Proposal};
 pub use published::PublishSettings;
 pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneSettings, TODO_WIDGET};
 pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refusal};
+pub use request_parts::RequestParts;
 pub use restore_files::{JumpWithFiles, RestoreFiles};
 pub use resume::{epoch_at, has_lost_prompt, last_credential, last_epoch};
 pub use rules_imports::mentioned_files;
@@ -129,9 +131,9 @@ pub use session::{LiveAgent, MOST_FALLBACKS, Session};
 pub use sessions::ForkReport;
 pub use settings::{compaction_settings, prune_settings};
 pub use sources::{
-    CompactionAsk, Context, ContextAsk, ContextSource, EpochReason, RulesSource, SECTION_ID, SOURCE_SECTIONS,
-    SOURCE_TEXT, SOURCE_TOOL_BYTES, SOURCE_TOOLS, Section, SourceContext, SourceError, SourceVersion,
-    ToolSource,
+    CompactionAsk, Context, ContextAsk, ContextSource, EpochReason, Opening, OpeningAsk, RulesSource,
+    SECTION_ID, SOURCE_SECTIONS, SOURCE_TEXT, SOURCE_TOOL_BYTES, SOURCE_TOOLS, Section, SourceContext,
+    SourceError, SourceVersion, ToolSource,
 };
 pub use spans::job_span;
 pub use subscribe::{Delivery, Events, View};

@@ -55,6 +55,8 @@ mod open;
 mod outputs;
 pub mod packages;
 pub mod past;
+mod past_compaction;
+mod past_opening;
 mod permission_test;
 mod permissions;
 mod planning;
@@ -118,6 +120,8 @@ pub use offered_models::{
 };
 pub use offered_tools::{LISTED_TOOLS, PatchTool};
 pub use open::{StartedSession, existing_session, find_session, open};
+pub use past_compaction::COVER_SOURCE;
+pub use past_opening::{OpeningState, PAST_CHARGE, PAST_SOURCE};
 pub use permission_test::{PermissionTest, TestedDecision, TestedPart, test_permission};
 pub use permissions::{
     Entry, PermissionItem, Project, Record, RuleReach, SavedRule, added_directories, demo_permissions,

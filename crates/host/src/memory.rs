@@ -14,6 +14,7 @@ use quipu_store::Graph;
 use sha2::{Digest as _, Sha256};
 
 use crate::memory_flush::FlushSource;
+use crate::past_opening::PastOpening;
 use crate::purposes::FLUSH_PURPOSE;
 use crate::settings::{SettingsFile, set_setting};
 use crate::{
@@ -207,6 +208,12 @@ pub(crate) fn install_tools(
     if let Some(book) = own {
         let flush = FlushSource::new(home.clone(), book.clone(), engine.store().clone());
         options.context_sources.push(Arc::new(flush));
+    }
+    let time = home.config().time.clone();
+    if time.is_on && !request.is_unattended {
+        let scope = crate::past::project_past(&options.cwd);
+        let past = PastOpening::new(engine.store().clone(), scope, time);
+        options.context_sources.push(Arc::new(past));
     }
     match crate::memory_notes(home, engine.store(), engine.sealer(), &options.cwd) {
         Ok(Some(notes)) => {

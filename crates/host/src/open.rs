@@ -18,11 +18,13 @@ use crate::model::{ModelChoice, real_model};
 use crate::models::ModelFiles;
 use crate::names::{newest_in, resolve, session_named};
 use crate::offered_tools::{missing_search, with_listed_tools, with_patch_tool};
+use crate::past_compaction::CoverCompaction;
 use crate::planning::planning_settings;
 use crate::prompt::put_system;
 use crate::resources::ResourceSet;
 use crate::saved::SavedPermissions;
 use crate::session_file::{self, FileSession, Mirror};
+use crate::settings::CompactionMode;
 use crate::{Advice, CallPrices, Failure, Home, OpenRequest, SessionTarget};
 
 /// An open session, and what belongs to it.
@@ -375,6 +377,10 @@ async fn prepare(
         options.hooks.extend(crate::command_hooks::command_hooks(&config.hooks));
     }
     crate::active_memory::install(&mut options, home, engine, request);
+    // Without a store of its own there is nothing to read again.
+    if config.compaction_mode == CompactionMode::Cover && replay.is_none() {
+        options.context_sources.push(Arc::new(CoverCompaction::new(engine.store().clone())));
+    }
     let is_open = Arc::new(SetOnce::new());
     if replay.is_none() {
         let wanted = crate::mcp::InstallOptions {

@@ -44,7 +44,7 @@ impl Machine {
 
     /// The request that asks for what follows the conversation and what is being committed.
     pub(super) fn request(&mut self) -> Arc<ModelRequest> {
-        let messages = self.projector.project(self.messages.iter().chain(&self.adding));
+        let messages = self.projector.project(self.opening.around(&self.messages).chain(&self.adding));
         Arc::new(ModelRequest {
             model: self.prefix.model.clone(),
             system: self.prefix.system.clone(),

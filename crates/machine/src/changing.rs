@@ -7,6 +7,7 @@ use quipu_protocol::{
     Ack, Entry, Epoch, EpochPlan, Event, Fallback, Model, NodeId, Refusal, RunId, SessionStart, Setting,
     Thinking, clamp_level,
 };
+use quipu_transcript::OpeningMessages;
 
 use super::{Draft, Effect, EpochReason, Machine, Phase, Prefix, ReplyId, Run, Tag, TurnEnd};
 
@@ -188,6 +189,9 @@ impl Machine {
         }
         self.sync_left_model(&prefix.epoch);
         self.prefix_tokens = super::compacting::prefix_tokens(&prefix);
+        if self.prefix.epoch.context != prefix.epoch.context {
+            self.opening = OpeningMessages::of(prefix.epoch.context.as_ref());
+        }
         self.prefix = prefix;
         // The policy shows plan mode to people.
         if !is_switch_alone {

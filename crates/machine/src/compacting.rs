@@ -9,8 +9,8 @@ use quipu_protocol::{
     Json, Limit, Message, Model, ModelError, NodeId, Outcome, Refusal, RunId, StepInfo, ToolSpec, Usage,
 };
 use quipu_transcript::{
-    CarriedState, CutPoint, TouchedFiles, compaction_note, cut, estimate_text, measure, sent_tokens,
-    summary_of_note, words_of_note,
+    CarriedState, CutPoint, OpeningMessages, TouchedFiles, compaction_note, cut, estimate_text, measure,
+    sent_tokens, summary_of_note, words_of_note,
 };
 
 use super::refreshing::AfterRefresh;
@@ -315,6 +315,7 @@ impl Machine {
             previous,
             history: self.messages[cut.begin..turn].to_vec(),
             turn: self.messages[turn..cut.first_kept].to_vec(),
+            first_kept: self.nodes.get(cut.first_kept).copied(),
             focus,
             window,
             max_tokens: self.summary_tokens(),
@@ -492,7 +493,9 @@ impl Machine {
 /// The estimated tokens of what every request begins with.
 pub(super) fn prefix_tokens(prefix: &Prefix) -> u64 {
     let tools = prefix.tools.iter().map(tool_tokens);
-    tools.fold(estimate_text(&prefix.system), u64::saturating_add)
+    let opening = OpeningMessages::of(prefix.epoch.context.as_ref());
+    let opening: u64 = opening.all().map(|message| sent_tokens(message)).sum();
+    tools.fold(estimate_text(&prefix.system).saturating_add(opening), u64::saturating_add)
 }
 
 /// The estimated tokens of a tool's declaration.

@@ -33,6 +33,12 @@ impl Machine {
         &self.prefix.system
     }
 
+    /// The nodes that the text before the conversation tells.
+    pub fn opening_nodes(&self) -> &[NodeId] {
+        let opening = self.prefix.epoch.context.as_ref().and_then(|context| context.opening.as_ref());
+        opening.map_or(&[], |opening| &opening.nodes)
+    }
+
     /// From here on no request has what these nodes say.
     pub(super) fn forget(&mut self, forgotten: &[NodeId]) {
         let mut changed = Vec::new();

@@ -167,6 +167,7 @@ impl Machine {
             previous: None,
             history: left,
             turn: Vec::new(),
+            first_kept: None,
             focus,
             window: if model.context_window == 0 { u64::MAX } else { model.context_window },
             max_tokens: self.summary_tokens().min(BRANCH),

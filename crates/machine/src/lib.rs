@@ -45,7 +45,7 @@ use quipu_protocol::{
     Message, MessageId, Model, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, Provenance, RunId,
     SessionId, StepInfo, StopReason, ToolCall, Touches, UnixMs,
 };
-use quipu_transcript::{Projector, counts, sent_tokens};
+use quipu_transcript::{OpeningMessages, Projector, counts, sent_tokens};
 
 use background::BackgroundNotes;
 pub use background::{BackgroundNote, open_background, started_background};
@@ -69,7 +69,7 @@ pub use plan_switch::PlanSwitch;
 pub use pruning::PruneSettings;
 pub use pruning::{MEASURED, PruneState};
 use refreshing::RefreshState;
-pub use refreshing::{EpochReason, RefreshResult, Refreshes};
+pub use refreshing::{ConversationBrief, EpochReason, RefreshResult, Refreshes};
 pub use shell::shell_message;
 use shell::{NoteState, Shells};
 pub use sides::SideCall;
@@ -200,6 +200,8 @@ pub struct Machine {
     prune: PruneSettings,
     compaction: CompactionSettings,
     prefix: Prefix,
+    /// What requests have before the conversation.
+    opening: OpeningMessages,
     prefix_tokens: u64,
     run: Option<Run>,
     steering: Vec<QueuedInput>,
@@ -278,6 +280,7 @@ impl Machine {
             prune: start.prune,
             compaction: start.compaction,
             prefix_tokens,
+            opening: OpeningMessages::of(start.prefix.epoch.context.as_ref()),
             prefix: start.prefix,
             run: None,
             steering: start.steering,

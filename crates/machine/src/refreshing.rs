@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quipu_dag::Blob;
-use quipu_protocol::{BlobId, Entry, Epoch, EpochContext, NodeId, ToolSpec};
+use quipu_protocol::{BlobId, Entry, Epoch, EpochContext, Message, NodeId, ToolSpec, UnixMs};
 
 use super::{Draft, Effect, Machine, Phase, Prefix, Run, Tag};
+
+/// Messages of the user that sources may see at most.
+const EARLIER: usize = 8;
 
 /// Why sources are asked for what requests begin with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,6 +23,10 @@ pub enum EpochReason {
     ModelChange,
     /// The source said that it has something else now.
     Source,
+    /// A run begins: what the user wants now is in the conversation already.
+    Run,
+    /// Something that it told was forgotten by a person.
+    Forgotten,
 }
 
 /// At what sources want to be asked, besides when they say so themselves.
@@ -29,6 +36,8 @@ pub struct Refreshes {
     pub compaction: bool,
     /// After a change of the model.
     pub model_change: bool,
+    /// Before the first model call of a run.
+    pub run: bool,
 }
 
 impl Refreshes {
@@ -36,9 +45,21 @@ impl Refreshes {
         match reason {
             EpochReason::Compaction => self.compaction,
             EpochReason::ModelChange => self.model_change,
-            EpochReason::Start | EpochReason::Source => true,
+            EpochReason::Run => self.run,
+            EpochReason::Start | EpochReason::Source | EpochReason::Forgotten => true,
         }
     }
+}
+
+/// What sources may know of the conversation.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ConversationBrief {
+    /// When the oldest message was said that is no summary.
+    pub first: Option<UnixMs>,
+    /// What the user said before the newest message of theirs, oldest first; the last ones alone.
+    pub earlier: Vec<Arc<Message>>,
+    /// Estimated tokens of the conversation.
+    pub tokens: u64,
 }
 
 /// What sources make of what requests begin with.
@@ -93,8 +114,19 @@ impl Machine {
         let refreshing = RefreshState { reasons: reasons.clone(), then, prefix: None };
         run.phase = Phase::Refreshing(Box::new(refreshing));
         let (run, model) = (run.id.clone(), self.prefix.model.clone());
-        self.out.push(Effect::Refresh { run, reasons, model });
+        let brief = self.brief();
+        self.out.push(Effect::Refresh { run, reasons, model, brief });
         true
+    }
+
+    fn brief(&self) -> ConversationBrief {
+        let is_summary = |message: &&Arc<Message>| matches!(***message, Message::CompactionSummary(_));
+        let first = self.messages.iter().find(|message| !is_summary(message));
+        let is_users = |message: &&Arc<Message>| matches!(***message, Message::User(_));
+        let newest = self.messages.iter().rev().filter(is_users).skip(1).take(EARLIER);
+        let mut earlier: Vec<Arc<Message>> = newest.cloned().collect();
+        earlier.reverse();
+        ConversationBrief { first: first.map(|message| message.timestamp()), earlier, tokens: self.estimated }
     }
 
     /// What they give now.

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use quipu_protocol::{AddedBlock, Body, Entry, Message, RunId, UserInput};
 
-use super::{Draft, Effect, HookPrompt, Machine, Phase, PlanOp, ReplyId, Run, Tag, record_hooks};
+use super::{
+    Draft, Effect, EpochReason, HookPrompt, Machine, Phase, PlanOp, ReplyId, Run, Tag, record_hooks,
+};
 
 /// What begins a run, while hooks are asked.
 pub(super) struct StartState {
@@ -52,6 +54,7 @@ impl Machine {
     fn commit_start(&mut self, reply: Option<ReplyId>, drafts: Vec<Draft>, ops: Vec<PlanOp>) {
         // Not lost where this commit fails: it is what happened, and not what somebody wants.
         self.queue_background_notes();
+        self.refresh_at(EpochReason::Run);
         let mut all: Vec<Draft> = self.returns().into_iter().collect();
         all.extend(drafts);
         self.commit(Tag::Start { reply }, all, ops, true);

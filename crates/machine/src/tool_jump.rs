@@ -6,8 +6,8 @@ use quipu_protocol::{Event, Outcome, Provenance, Refusal, UserInput};
 
 use super::batch::{ABORTED, Batch, Slot, SlotState, refusal};
 use super::{
-    Draft, Effect, KillError, Machine, MoveOrder, MoveResult, PendingToolJump, Phase, PlanOp, Run, TobeOrder,
-    ToolJump,
+    Draft, Effect, EpochReason, KillError, Machine, MoveOrder, MoveResult, PendingToolJump, Phase, PlanOp,
+    Run, TobeOrder, ToolJump,
 };
 
 /// A tool jump in progress.
@@ -118,6 +118,7 @@ impl Machine {
             return self.settle();
         }
         self.run = Some(Run { before: before + turn, cost, ..Run::new(jump.jump.run) });
+        self.refresh_at(EpochReason::Run);
         self.emit(Event::RunStarted);
         self.begin_turn();
         self.announce(std::slice::from_ref(&order.message), &added);

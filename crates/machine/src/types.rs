@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::hooked::Interventions;
 use super::{
-    BackgroundNote, CompactionSettings, EpochReason, FallbackRequest, FallbackResult, FinishedCall,
-    HookPrompt, JumpTarget, KillError, Limits, PlanSwitch, PruneSettings, RecordedRequest, RefreshResult,
-    Refreshes, SessionPlace, ShellRunError, SideCall,
+    BackgroundNote, CompactionSettings, ConversationBrief, EpochReason, FallbackRequest, FallbackResult,
+    FinishedCall, HookPrompt, JumpTarget, KillError, Limits, PlanSwitch, PruneSettings, RecordedRequest,
+    RefreshResult, Refreshes, SessionPlace, ShellRunError, SideCall,
 };
 
 /// Identifies the sender that waits for the acknowledgement of a command.
@@ -584,6 +584,7 @@ pub enum Effect {
         run: RunId,
         reasons: Vec<EpochReason>,
         model: Arc<Model>,
+        brief: ConversationBrief,
     },
     CancelRefresh,
     /// Find the next model that can be called. Answer: `FallbackFound`.
@@ -682,6 +683,8 @@ pub struct Stretch {
     pub history: Vec<Arc<Message>>,
     /// The beginning of a turn whose end stays.
     pub turn: Vec<Arc<Message>>,
+    /// The oldest node that stays; `None` where none does.
+    pub first_kept: Option<NodeId>,
     /// What the summary should focus on.
     pub focus: Option<String>,
     /// Tokens that a request may have, its answer included.

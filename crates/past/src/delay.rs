@@ -20,6 +20,12 @@ impl<T> Default for CoverDelay<T> {
 }
 
 impl<T: PartialEq> CoverDelay<T> {
+    /// The state that a session has kept: what its last turn served, and what the next one will, if that is something else.
+    #[must_use]
+    pub const fn resumed(served: T, pending: Option<T>) -> Self {
+        Self { served: Some(served), pending }
+    }
+
     /// What this turn serves, given the cover of this turn. The first turn serves what it is given.
     pub fn turn(&mut self, cover: T) -> &T {
         let before = self.pending.take().or_else(|| self.served.take());

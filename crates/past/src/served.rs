@@ -1,16 +1,17 @@
 //! The cover of a past: which of its chunks are served within a budget, and their text.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use quipu_protocol::NodeId;
+use quipu_protocol::{NodeId, UnixMs};
 use quipu_store::Graph;
+use serde::{Deserialize, Serialize};
 
 use crate::cover::{
     Charge, Cover, CoverAsk, CoverItem, CoverLine, Exclusion, Forest, RelevanceIndex, Span, frame_cost,
     line_cost, render,
 };
 use crate::index::{ChunkEntry, read_chunks_by_node};
-use crate::{PastError, PastId, PastIndex, PastScope, ReviewState};
+use crate::{PastError, PastId, PastIndex, PastScope, ReviewState, TimeRange};
 
 /// Chunks that are read at once.
 const PAGE: usize = 1_024;
@@ -21,8 +22,39 @@ pub struct CoverStock {
     forest: Forest,
     lines: HashMap<NodeId, CoverLine>,
     ids: HashMap<NodeId, PastId>,
+    /// Chunks that nobody took back or had forgotten, the superseded ones, too.
+    usable: HashSet<PastId>,
     relevance: RelevanceIndex,
     charge: Charge,
+}
+
+/// A cover as a session serves and keeps it: the text, and what it was made of.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServedCover {
+    /// The text of the message; empty where nothing is served.
+    pub text: String,
+    /// What it costs.
+    pub cost: u64,
+    /// The chunks in it, by time.
+    pub members: Vec<ServedMember>,
+    /// From the end of what is served to the boundary: nothing of that time is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
+}
+
+/// A chunk that is served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServedMember {
+    /// Its node.
+    pub node: NodeId,
+    /// Its id.
+    pub id: PastId,
+    /// The key of its range.
+    pub key: String,
+    /// What it costs.
+    pub cost: u64,
 }
 
 /// What is served of a past.
@@ -80,7 +112,51 @@ impl CoverStock {
         let summaries = summaries
             .filter_map(|item| Some((item.id, lines.get(&item.id)?.summary.as_deref().unwrap_or_default())));
         let relevance = RelevanceIndex::new(summaries);
-        Ok(Self { forest: Forest::new(items), lines, ids, relevance, charge })
+        let usable = index.chunks().filter(|chunk| chunk.state != ReviewState::Retracted);
+        let usable = usable.map(|chunk| chunk.id).collect();
+        Ok(Self { forest: Forest::new(items), lines, ids, usable, relevance, charge })
+    }
+
+    /// What a session serves that begins at the boundary: chunks that end before it. The last line names the time between them and
+    /// the boundary, of which nothing is shown.
+    #[must_use]
+    pub fn serve(&self, budget: u64, question: Option<&str>, boundary: UnixMs) -> ServedCover {
+        // There is always room for the last line.
+        let longest = TimeRange::ALL.key();
+        let last = line_cost(&CoverLine { key: longest, summary: None }, 0, self.charge);
+        let frame = frame_cost(self.charge).saturating_add(last);
+        let relevance = question.map_or_else(Vec::new, |question| self.relevance.scores(question));
+        let ask = CoverAsk {
+            budget: budget.saturating_sub(frame),
+            boundary: Some(boundary),
+            relevance,
+            ..CoverAsk::default()
+        };
+        let cover = self.forest.cover(&ask);
+        let mut lines = Vec::with_capacity(cover.members.len() + 1);
+        let mut members = Vec::with_capacity(cover.members.len());
+        for member in &cover.members {
+            let (Some(line), Some(id)) = (self.lines.get(&member.id), self.ids.get(&member.id)) else {
+                continue;
+            };
+            lines.push(line.clone());
+            members.push(ServedMember { node: member.id, id: *id, key: line.key.clone(), cost: member.cost });
+        }
+        if lines.is_empty() {
+            return ServedCover::default();
+        }
+        // The last millisecond of a span belongs to it.
+        let end = cover.members.iter().map(|member| member.span.end).max().unwrap_or(boundary);
+        let left_out = end.checked_add(1).and_then(|end| TimeRange::new(end, boundary)).map(TimeRange::key);
+        lines.extend(left_out.clone().map(|key| CoverLine { key, summary: None }));
+        let cost = cover.used.saturating_add(frame);
+        ServedCover { text: render(&lines), cost, members, left_out }
+    }
+
+    /// Whether all that a cover tells may still be told: nobody took it back, and nobody had it forgotten.
+    #[must_use]
+    pub fn allows(&self, cover: &ServedCover) -> bool {
+        cover.members.iter().all(|member| self.usable.contains(&member.id))
     }
 
     /// What is served within a budget, in tokens or whatever the charge counts; `question` draws what has its words.

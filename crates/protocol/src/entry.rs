@@ -156,6 +156,39 @@ pub struct EpochContext {
     /// Tokens of the newest conversation that stay as they are at a compaction, by the name of the source that wants it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub keep_recent: BTreeMap<String, u64>,
+    /// What stands between the system prompt and the conversation of each request; absent where no source gives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opening: Option<EpochOpening>,
+}
+
+/// What stands between the system prompt and the conversation of each request, until the next epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EpochOpening {
+    /// Name of the context source that gave it.
+    pub source: String,
+    /// What a message in the place of the user says; empty for none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// What stands between that, or the summary of a compaction, and the conversation; absent for nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boundary: Option<OpeningBoundary>,
+    /// The nodes whose content the text tells: where one of them is forgotten, the text is left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeId>,
+    /// What the source keeps with it for itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+}
+
+/// Two messages that separate what is remembered from the conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OpeningBoundary {
+    /// In the place of the model.
+    pub assistant: String,
+    /// In the place of the user.
+    pub user: String,
 }
 
 impl EpochContext {

@@ -5,6 +5,7 @@
 mod active;
 mod agent;
 mod answers;
+mod cache;
 mod commits;
 mod contest;
 mod cover;
@@ -62,6 +63,7 @@ const BENCHMARKS: &[Benchmark] = &[
     dream::BENCHMARK,
     past::BENCHMARK,
     cover::BENCHMARK,
+    cache::BENCHMARK,
     shared::BENCHMARK,
     files::BENCHMARK,
     import::BENCHMARK,

@@ -152,7 +152,7 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 43] = [
+    const ELSEWHERE: [&str; 44] = [
         "tools",
         "web.",
         "agents.",
@@ -174,6 +174,7 @@ mod tests {
         "httpIdleTimeoutMs",
         "proxyLocalServers",
         "localServers",
+        "compaction.mode",
         "context.prune.triggerPercent",
         "context.prune.clearAtLeastPercent",
         "context.prune.keepTurns",

@@ -285,12 +285,13 @@ impl Task {
                     self.caller.set_provider(provider);
                 }
             }
-            Effect::Refresh { run, reasons, model } => {
+            Effect::Refresh { run, reasons, model, brief } => {
                 let cancel = self.root.child_token();
                 self.refreshing = Some(cancel.clone());
                 let (sources, input) = (self.sources.clone(), self.input.clone());
                 self.effects.spawn(async move {
-                    let work = std::panic::AssertUnwindSafe(sources.refresh(&reasons, &model, &cancel));
+                    let work =
+                        std::panic::AssertUnwindSafe(sources.refresh(&reasons, &model, &brief, &cancel));
                     let (result, notices) = work.catch_unwind().await.unwrap_or_default();
                     tell(&input, notices).await;
                     drop(input.send(MachineInput::Refreshed { run, result }).await);

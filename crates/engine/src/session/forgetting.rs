@@ -79,7 +79,8 @@ impl Task {
         if !nodes.is_empty() {
             self.give(MachineInput::Forgotten(nodes));
         }
-        if is_new && self.machine.system_text().lines().any(|line| hidden.hides_line(line)) {
+        let is_told = || self.machine.opening_nodes().iter().any(|node| hidden.hides(node));
+        if is_new && (self.machine.system_text().lines().any(|line| hidden.hides_line(line)) || is_told()) {
             self.give(MachineInput::SourcesChanged);
         }
     }

@@ -1,16 +1,17 @@
 //! What a context source gave, checked and sealed.
 
-use quipu_protocol::Trust;
+use quipu_protocol::{EpochOpening, OpeningBoundary, Trust};
 use quipu_seal::Sealer;
 
 use super::prompt::{Part, marked};
-use super::{Context, SECTION_ID, SOURCE_SECTIONS, Section, SourceError};
+use super::{Context, Opening, SECTION_ID, SOURCE_SECTIONS, SOURCE_TEXT, Section, SourceError};
 
 /// What a source gave, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ContextParts {
     pub(super) parts: Vec<Part>,
     pub(super) keep_recent: Option<u64>,
+    pub(super) opening: Option<EpochOpening>,
 }
 
 /// What a source gave, where it can be taken; sections without text are none.
@@ -46,5 +47,27 @@ pub(super) fn checked(
         };
         Part { id, trust, text }
     };
-    Ok(ContextParts { parts: filled.map(part).collect(), keep_recent })
+    Ok(ContextParts { parts: filled.map(part).collect(), keep_recent, opening: None })
+}
+
+/// What a source gave to stand before the conversation, as it is recorded.
+pub(super) fn checked_opening(
+    sealer: &Sealer,
+    source: &str,
+    given: Option<Opening>,
+) -> Result<Option<EpochOpening>, SourceError> {
+    let Some(Opening { text, boundary, nodes, state }) = given else { return Ok(None) };
+    let words = boundary.as_ref().map_or(0, |pair| pair.assistant.len().saturating_add(pair.user.len()));
+    for bytes in [text.len().saturating_add(words), state.as_ref().map_or(0, String::len)] {
+        if bytes > SOURCE_TEXT {
+            return Err(SourceError::new(format!(
+                "it returned {bytes} bytes before the conversation; the limit is {SOURCE_TEXT}"
+            )));
+        }
+    }
+    let sealed = |text: &str| sealer.seal(text).into_owned();
+    let boundary =
+        boundary.map(|pair| OpeningBoundary { assistant: sealed(&pair.assistant), user: sealed(&pair.user) });
+    let (text, state) = (sealed(&text), state.as_deref().map(sealed));
+    Ok(Some(EpochOpening { source: source.to_owned(), text, boundary, nodes, state }))
 }

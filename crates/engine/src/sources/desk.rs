@@ -7,22 +7,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::future::join_all;
-use quipu_machine::{Calls, EpochReason, RefreshResult, Refreshes, Stretch, Summary};
-use quipu_protocol::{Epoch, EpochContext, Model, NodeId, Trust};
+use quipu_machine::{Calls, ConversationBrief, EpochReason, RefreshResult, Refreshes, Stretch, Summary};
+use quipu_protocol::{Epoch, EpochContext, EpochOpening, Model, NodeId, Trust};
 use quipu_seal::Sealer;
-use quipu_store::Graph;
+use quipu_store::{Graph, HiddenSnapshot};
 use quipu_tools::Tool;
 use quipu_transcript::{FORGOTTEN, PLAN_TOOL, TODO_TOOL, estimate_text};
 use tokio_util::sync::CancellationToken;
 
 use super::absent::AbsentTool;
 use super::asking::{Answer, ask};
-use super::context::{ContextParts, checked};
+use super::context::{ContextParts, checked, checked_opening};
 use super::gather::{GivenTool, ToolSet, in_order};
 use super::prompt::{Frame, Part, SourceParts, compose, take_apart};
 use super::{
-    CompactionAsk, ContextAsk, ContextSource, SOURCE_TEXT, SourceContext, SourceError, SourceVersion,
-    ToolSource,
+    CompactionAsk, ContextAsk, ContextSource, OpeningAsk, SOURCE_TEXT, SourceContext, SourceError,
+    SourceVersion, ToolSource,
 };
 use crate::agents::TASK_TOOL;
 use crate::context::system_end;
@@ -200,6 +200,7 @@ impl Sources {
         all.fold(Refreshes::default(), |all, one| Refreshes {
             compaction: all.compaction || one.compaction,
             model_change: all.model_change || one.model_change,
+            run: all.run || one.run,
         })
     }
 
@@ -262,6 +263,12 @@ impl Sources {
             return false;
         }
         let mut has_some = false;
+        for opening in contexts.iter_mut().filter_map(|last| last.given.opening.as_mut()) {
+            if tells_forgotten(&hidden, opening) {
+                (opening.text, opening.nodes, opening.state) = (String::new(), Vec::new(), None);
+                has_some = true;
+            }
+        }
         let parts = contexts.iter_mut().flat_map(|last| &mut last.given.parts);
         for part in parts.filter(|part| part.trust == Trust::Untrusted) {
             if part.text.lines().any(|line| hidden.hides_line(line)) {
@@ -369,12 +376,14 @@ impl Sources {
             None => Default::default(),
         };
         let keeps = was.as_ref().and_then(|(_, record)| record.map(|record| &record.keep_recent));
+        let opened = was.as_ref().and_then(|(_, record)| record.and_then(|record| record.opening.as_ref()));
         let kept = |slots: &[ContextSlot]| -> Vec<LastAnswer<ContextParts>> {
             let slots = slots.iter().map(|slot| LastAnswer {
                 seen: slot.installed.as_ref().map_or(0, |one| one.version.number()),
                 given: ContextParts {
                     parts: parts.get(&slot.name).cloned().unwrap_or_default(),
                     keep_recent: keeps.and_then(|keeps| keeps.get(&slot.name).copied()),
+                    opening: opened.filter(|opening| opening.source == slot.name).cloned(),
                 },
             });
             slots.collect()
@@ -424,7 +433,8 @@ impl Sources {
         let this = &*self;
         let asked = this.contexts.iter().map(|slot| async move {
             let seen = slot.installed.as_ref().map_or(0, |one| one.version.number());
-            (seen, this.context_of(slot, EpochReason::Start, model, never).await)
+            let (before, brief) = (None, &ConversationBrief::default());
+            (seen, this.context_of(slot, EpochReason::Start, model, (before, brief), never).await)
         });
         let answers = join_all(asked).await;
         let mut held = Vec::with_capacity(answers.len());
@@ -437,7 +447,7 @@ impl Sources {
                     reported.insert(context_key(&slot.name), text.clone());
                     notices.push(text);
                     let parts = recorded.get(&slot.name).cloned().unwrap_or_default();
-                    ContextParts { parts, keep_recent: None }
+                    ContextParts { parts, ..ContextParts::default() }
                 }
                 Answer::Cancelled => ContextParts::default(),
             };
@@ -452,14 +462,27 @@ impl Sources {
         slot: &ContextSlot,
         reason: EpochReason,
         model: &Model,
+        (before, brief): (Option<&EpochOpening>, &ConversationBrief),
         cancel: &CancellationToken,
     ) -> Answer<ContextParts> {
         let Some(InstalledContext { source, .. }) = &slot.installed else { return Answer::Cancelled };
         let budget = (model.context_window > 0).then_some(model.context_window / SHARE);
         let asked = ContextAsk { reason, budget, cx: self.cx() };
+        let opening = OpeningAsk {
+            reason,
+            before: before.cloned(),
+            first: brief.first,
+            earlier: brief.earlier.clone(),
+            tokens: brief.tokens,
+            window: model.context_window,
+            cx: self.cx(),
+        };
         let work = async {
             let given = source.context(&asked).await?;
-            checked(&self.sealer, &slot.name, source.limit(), given)
+            let parts = checked(&self.sealer, &slot.name, source.limit(), given)?;
+            let opening = source.opening(&opening).await?;
+            let opening = checked_opening(&self.sealer, &slot.name, opening)?;
+            Ok(ContextParts { opening, ..parts })
         };
         ask(&self.sealer, || source.deadline(), cancel, work).await
     }
@@ -469,6 +492,7 @@ impl Sources {
             source: &slot.name,
             parts: &last.given.parts,
             keep_recent: last.given.keep_recent,
+            opening: last.given.opening.as_ref(),
         });
         compose(frame, &given.collect::<Vec<_>>())
     }
@@ -479,12 +503,14 @@ impl Sources {
         &self,
         reasons: &[EpochReason],
         model: &Model,
+        brief: &ConversationBrief,
         cancel: &CancellationToken,
     ) -> (Option<Box<RefreshResult>>, Vec<String>) {
         let (mut held, before) = {
             let state = self.state();
             (state.held.clone(), state.set.clone())
         };
+        let hidden = self.store.hidden();
         let tools = self.tools.iter().zip(&held.tools).enumerate().filter_map(|(at, (slot, last))| {
             let seen = slot.version.number();
             (!slot.is_ours && seen != last.seen)
@@ -494,13 +520,23 @@ impl Sources {
             self.contexts.iter().zip(&held.contexts).enumerate().filter_map(|(at, (slot, last))| {
                 let one = slot.installed.as_ref()?;
                 let seen = one.version.number();
-                let wanted = reasons.iter().copied().find(|reason| match reason {
+                let wants = |reason: &EpochReason| match reason {
                     EpochReason::Compaction => one.wants.compaction,
                     EpochReason::ModelChange => one.wants.model_change,
-                    EpochReason::Start | EpochReason::Source => false,
-                });
-                let reason = if seen == last.seen { wanted? } else { EpochReason::Source };
-                Some(async move { (at, seen, self.context_of(slot, reason, model, cancel).await) })
+                    EpochReason::Run => one.wants.run,
+                    EpochReason::Start | EpochReason::Source | EpochReason::Forgotten => false,
+                };
+                // A run says the least: with it, what else happened counts.
+                let wanted = reasons.iter().copied().filter(wants);
+                let wanted = wanted.min_by_key(|reason| *reason == EpochReason::Run);
+                let opening = last.given.opening.as_ref();
+                let reason = match opening.is_some_and(|opening| tells_forgotten(&hidden, opening)) {
+                    true => EpochReason::Forgotten,
+                    false if seen == last.seen => wanted?,
+                    false => EpochReason::Source,
+                };
+                let asks = (opening, brief);
+                Some(async move { (at, seen, self.context_of(slot, reason, model, asks, cancel).await) })
             });
         let (tools, contexts) = tokio::join!(join_all(tools), join_all(contexts));
         let mut notices = Vec::new();
@@ -623,6 +659,7 @@ impl Sources {
             max_tokens: stretch.max_tokens,
             reason: stretch.reason,
             head,
+            first_kept: stretch.first_kept,
             cx: self.cx(),
         }
     }
@@ -673,6 +710,11 @@ impl Sources {
     }
 }
 
+/// Whether what stands before the conversation tells something that a person had forgotten.
+fn tells_forgotten(hidden: &HiddenSnapshot, opening: &EpochOpening) -> bool {
+    hidden.problem().is_none() && opening.nodes.iter().any(|node| hidden.hides(node))
+}
+
 fn context_key(name: &str) -> String {
     format!("context {name}")
 }
@@ -721,6 +763,7 @@ fn slots(
             let wants = Refreshes {
                 compaction: wants(EpochReason::Compaction),
                 model_change: wants(EpochReason::ModelChange),
+                run: wants(EpochReason::Run),
             };
             Some((name, InstalledContext { source: source.clone(), version, wants }))
         })

@@ -20,7 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use quipu_protocol::{CompactionReason, Message, NodeId, SessionId, Trust};
+use quipu_protocol::{
+    CompactionReason, EpochOpening, Message, NodeId, OpeningBoundary, SessionId, Trust, UnixMs,
+};
 use quipu_tools::Tool;
 
 use crate::runner::Runner;
@@ -211,6 +213,39 @@ pub struct Section {
     pub trust: Trust,
 }
 
+/// What a context source is asked for what requests have before the conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpeningAsk {
+    /// The event that lets an epoch begin.
+    pub reason: EpochReason,
+    /// What requests have there now, where this source gave it.
+    pub before: Option<EpochOpening>,
+    /// When the oldest message of the conversation was said that is no summary; `None` before there is one.
+    pub first: Option<UnixMs>,
+    /// What the user said before the newest message of theirs, oldest first; the last ones alone.
+    pub earlier: Vec<Arc<Message>>,
+    /// Tokens of the conversation, estimated: all of it is read anew by the provider where what stands before it changes.
+    pub tokens: u64,
+    /// The size of the model's window in tokens; 0 where it is not known.
+    pub window: u64,
+    /// The session that asks.
+    pub cx: SourceContext,
+}
+
+/// What requests have between the system prompt and the conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Opening {
+    /// What a message in the place of the user says, at most [`SOURCE_TEXT`] bytes; nothing where it is empty.
+    pub text: String,
+    /// What stands between that, or the summary of a compaction, and the conversation.
+    pub boundary: Option<OpeningBoundary>,
+    /// The nodes whose content the text tells: where a person has one of them forgotten, the source is asked again, and without
+    /// an answer the text goes.
+    pub nodes: Vec<NodeId>,
+    /// What the source wants to have back when it is asked again, at most [`SOURCE_TEXT`] bytes; it is stored, and in no request.
+    pub state: Option<String>,
+}
+
 /// What a compaction is about to sum up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompactionAsk {
@@ -226,6 +261,8 @@ pub struct CompactionAsk {
     pub reason: Option<CompactionReason>,
     /// The node at which the compaction began: no two compactions of a session have the same.
     pub head: NodeId,
+    /// The oldest node that stays in the context; `None` where none does.
+    pub first_kept: Option<NodeId>,
     /// The session that asks.
     pub cx: SourceContext,
 }
@@ -289,7 +326,7 @@ pub trait ContextSource: Send + Sync + 'static {
         SOURCE_TEXT
     }
 
-    /// Whether it is asked after a compaction, or a change of the model. It is always asked at the start, and when it
+    /// Whether it is asked after a compaction, a change of the model, or at the beginning of each run. It is always asked at the start, and when it
     /// changed. Asked once, when a session is opened.
     fn wants(&self, _reason: EpochReason) -> bool {
         false
@@ -300,6 +337,17 @@ pub trait ContextSource: Send + Sync + 'static {
     /// # Errors
     /// Why it cannot say. The sections that it gave before stay.
     fn context<'a>(&'a self, ask: &'a ContextAsk) -> BoxFuture<'a, Result<Context, SourceError>>;
+
+    /// What requests have before the conversation from here on; `None` for nothing. Asked when a session begins, before the
+    /// next call of the model after each event that the source [wants](Self::wants) ([`EpochReason::Run`] is the beginning of each
+    /// run), and where a person had something forgotten that it tells. It is recorded in the node of an epoch before a request has
+    /// it, so it is the same when the session is opened later. Of several sources the first one that gives something counts.
+    ///
+    /// # Errors
+    /// Why it cannot say. What it gave before stays.
+    fn opening<'a>(&'a self, _ask: &'a OpeningAsk) -> BoxFuture<'a, Result<Option<Opening>, SourceError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// Called once before each compaction, whatever its reason: the messages leave the context then. The compaction waits for it,
     /// no longer than the deadline, and goes on whatever becomes of it.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use quipu_protocol::{EpochContext, PromptSection, Trust};
+use quipu_protocol::{EpochContext, EpochOpening, PromptSection, Trust};
 
 /// What stands between two parts.
 const BETWEEN: &str = "\n\n";
@@ -21,6 +21,7 @@ pub(super) struct SourceParts<'a> {
     pub(super) source: &'a str,
     pub(super) parts: &'a [Part],
     pub(super) keep_recent: Option<u64>,
+    pub(super) opening: Option<&'a EpochOpening>,
 }
 
 /// What stands before and behind the sections.
@@ -45,9 +46,12 @@ pub(super) fn compose(frame: &Frame, sources: &[SourceParts<'_>]) -> (String, Ep
         text.push_str(part);
         start as u64
     };
-    for SourceParts { source, parts, keep_recent } in sources {
+    for SourceParts { source, parts, keep_recent, opening } in sources {
         record.sources.push((*source).to_owned());
         record.keep_recent.extend(keep_recent.map(|tokens| ((*source).to_owned(), tokens)));
+        if let (None, Some(opening)) = (&record.opening, opening) {
+            record.opening = Some((*opening).clone());
+        }
         for part in *parts {
             let start = add(&mut text, &part.text);
             let (source, id, trust) = ((*source).to_owned(), part.id.clone(), part.trust);
@@ -152,8 +156,8 @@ mod tests {
         let frame = Frame { head: Some("Base.".into()), tail: Some("End.\n".into()) };
         let parts = [part("One."), part("Two.")];
         let sources = [
-            SourceParts { source: "none", parts: &[], keep_recent: None },
-            SourceParts { source: "some", parts: &parts, keep_recent: Some(7) },
+            SourceParts { source: "none", parts: &[], keep_recent: None, opening: None },
+            SourceParts { source: "some", parts: &parts, keep_recent: Some(7), opening: None },
         ];
         let (text, record) = compose(&frame, &sources);
         assert_eq!(text, "Base.\n\nOne.\n\nTwo.\n\nEnd.\n");
@@ -206,7 +210,7 @@ mod tests {
             let sources: Vec<SourceParts<'_>> = parts
                 .iter()
                 .zip(names)
-                .map(|(parts, source)| SourceParts { source, parts, keep_recent: None })
+                .map(|(parts, source)| SourceParts { source, parts, keep_recent: None, opening: None })
                 .collect();
             let (text, record) = compose(&frame, &sources);
             let (again, found) = take_apart(&text, Some(&record));
@@ -217,6 +221,7 @@ mod tests {
                     source,
                     parts: found.get(source).map_or(&[][..], Vec::as_slice),
                     keep_recent: None,
+                    opening: None,
                 })
                 .collect();
             prop_assert_eq!(compose(&again, &sources), (text, record));

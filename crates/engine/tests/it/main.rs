@@ -61,6 +61,8 @@ mod moves;
 #[cfg(test)]
 mod neighbours;
 #[cfg(test)]
+mod opening;
+#[cfg(test)]
 mod parallel;
 #[cfg(test)]
 mod permissions;

@@ -469,6 +469,7 @@ pub(crate) async fn check_store(store: &SqliteStore) -> HashSet<quipu::protocol:
         let conversation = quipu_transcript::project(decoded.iter().map(|one| &one.entry));
         quipu_transcript::check_conversation(&conversation).unwrap();
         let mut before: Vec<serde_json::Value> = Vec::new();
+        let mut opening = None;
         let mut parents = HashMap::new();
         for (node, one) in nodes.iter().zip(&decoded) {
             parents.insert(node.id, node.record.parent);
@@ -476,6 +477,13 @@ pub(crate) async fn check_store(store: &SqliteStore) -> HashSet<quipu::protocol:
             match &one.entry {
                 Entry::Compaction(_) => before.clear(),
                 Entry::Meta(json) if quipu_transcript::Prune::of_entry(json).is_some() => before.clear(),
+                Entry::Session(quipu::protocol::SessionStart { epoch, .. }) | Entry::Epoch(epoch) => {
+                    let now = epoch.context.as_ref().and_then(|context| context.opening.as_ref());
+                    let now = now.map(|opening| (opening.text.clone(), opening.boundary.clone()));
+                    if std::mem::replace(&mut opening, now.clone()) != now {
+                        before.clear();
+                    }
+                }
                 _ => {}
             }
             if let Some(earlier) = one.step.extra.get("earlierCalls") {

@@ -83,12 +83,16 @@ pub struct Settings {
     pub web: WebSettings,
     /// When a context is summed up.
     pub compaction: CompactionSettings,
+    /// What then stands for what leaves it.
+    pub compaction_mode: CompactionMode,
     /// What is left out of requests.
     pub prune: PruneSettings,
     /// Whether the model can search what was done before.
     pub history: HistorySettings,
     /// Whether memories are used.
     pub memory: MemorySettings,
+    /// The past before conversations.
+    pub time: TimeSettings,
     /// Which sessions the MCP server shows.
     pub shared_history: SharedHistory,
     /// How much history the hooks of other agents give.
@@ -141,6 +145,29 @@ pub struct MemorySettings {
     pub asks: bool,
     /// Whether sessions that programs share use them.
     pub shared: bool,
+}
+
+/// What stands for what leaves a context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CompactionMode {
+    /// A summary of a model.
+    #[default]
+    Summary,
+    /// Sentences of it by time.
+    Cover,
+}
+
+/// The past before the conversations of new sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimeSettings {
+    /// Whether it is there.
+    pub is_on: bool,
+    /// Tokens that it has at most.
+    pub tokens: u64,
+    /// Whether what changes in it is served one run later.
+    pub delay: bool,
+    /// What the model and then the user say behind it; `None` for nothing.
+    pub boundary: Option<(String, String)>,
 }
 
 /// The members of `terminal`.
@@ -303,12 +330,25 @@ impl Settings {
                 search_url: word("web.searchUrl").map(str::to_owned),
             },
             compaction: compaction_settings(&all).0,
+            compaction_mode: match word("compaction.mode") {
+                Some("cover") => CompactionMode::Cover,
+                _ => CompactionMode::Summary,
+            },
             prune: prune_settings(&all).0,
             history: HistorySettings::of_json(&all).0,
             memory: MemorySettings {
                 enabled: flag("memory.enabled").unwrap_or(true),
                 asks: flag("memory.ask").unwrap_or(true),
                 shared: flag("memory.shared").unwrap_or(false),
+            },
+            time: TimeSettings {
+                is_on: word("memory.time") == Some("on"),
+                tokens: value("memory.timeTokens").and_then(Value::as_u64).unwrap_or(8_000),
+                delay: flag("memory.delay").unwrap_or(true),
+                boundary: flag("memory.boundary").unwrap_or(true).then(|| {
+                    let said = |name, default: &str| word(name).unwrap_or(default).to_owned();
+                    (said("memory.breath", "breath"), said("memory.moment", "present moment begins."))
+                }),
             },
             shared_history: SharedHistory::of_word(word("mcpServer.scope")),
             hook_budget: HookBudget::of_word(word("integrations.history")),

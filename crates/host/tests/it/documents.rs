@@ -11,6 +11,7 @@ use serde_json::Value;
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("context.sources", "a field of the epoch node"),
     ("context.sections", "a field of the epoch node"),
+    ("context.opening", "a field of the epoch node"),
     ("context.keepRecent", "a field of the epoch node"),
     ("search.meaning", "the former name of search.semantic"),
 ];

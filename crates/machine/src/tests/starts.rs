@@ -51,7 +51,7 @@ pub(super) fn start() -> Start {
 
 /// Where sources want to be asked whenever they can be.
 pub(super) fn with_sources(start: Start) -> Start {
-    let refreshes = Refreshes { compaction: true, model_change: true };
+    let refreshes = Refreshes { compaction: true, model_change: true, run: true };
     Start { refreshes, due: vec![EpochReason::ModelChange], ..start }
 }
 

@@ -55,3 +55,11 @@ proptest! {
         prop_assert_eq!(&after[1..], &covers[..covers.len() - 1]);
     }
 }
+
+#[test]
+fn delay_goes_on_from_what_was_kept() {
+    assert_eq!(CoverDelay::resumed(1, Some(2)).turn(3), &2);
+    let mut delay = CoverDelay::resumed(1, None);
+    assert_eq!(delay.turn(3), &1);
+    assert_eq!(delay.pending(), Some(&3));
+}

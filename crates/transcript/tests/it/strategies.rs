@@ -7,10 +7,11 @@ use proptest::sample::select;
 use quipu_protocol::{
     AddedBlock, AssistantMessage, Attempt, AuthorClass, BashExecutionMessage, BlobId, Body,
     BranchSummaryMessage, CallId, CallRecord, Checkpoint, ChunkId, Compaction, CompactionReason,
-    CompactionSummaryMessage, Content, Cost, CustomMessage, Entry, Epoch, EpochContext, EpochPlan, Fallback,
-    FileChange, FileState, FormerModel, ImageContent, Json, Message, ModelErrorKind, NodeId, Origin,
-    PromptSection, Provenance, RunId, SessionId, SessionStart, StepInfo, StopReason, TextContent, Thinking,
-    ThinkingContent, ToolCall, ToolResultMessage, ToolSpec, Trust, Unknown, Usage, UserMessage,
+    CompactionSummaryMessage, Content, Cost, CustomMessage, Entry, Epoch, EpochContext, EpochOpening,
+    EpochPlan, Fallback, FileChange, FileState, FormerModel, ImageContent, Json, Message, ModelErrorKind,
+    NodeId, OpeningBoundary, Origin, PromptSection, Provenance, RunId, SessionId, SessionStart, StepInfo,
+    StopReason, TextContent, Thinking, ThinkingContent, ToolCall, ToolResultMessage, ToolSpec, Trust,
+    Unknown, Usage, UserMessage,
 };
 
 pub(crate) fn text() -> BoxedStrategy<String> {
@@ -338,8 +339,29 @@ fn epoch_context() -> BoxedStrategy<EpochContext> {
     let trust = select(vec![Trust::Owner, Trust::Project, Trust::Untrusted]);
     let section = (text(), text(), trust, number(), number())
         .prop_map(|(source, id, trust, start, bytes)| PromptSection { source, id, trust, start, bytes });
-    (number(), vec(text(), 0..3), vec(section, 0..3), btree_map(text(), number(), 0..3))
-        .prop_map(|(at, sources, sections, keep_recent)| EpochContext { at, sources, sections, keep_recent })
+    let boundary = (text(), text()).prop_map(|(assistant, user)| OpeningBoundary { assistant, user });
+    let opening = (
+        text(),
+        text(),
+        option::of(boundary),
+        vec(any::<[u8; 32]>().prop_map(NodeId), 0..3),
+        option::of(text()),
+    )
+        .prop_map(|(source, text, boundary, nodes, state)| EpochOpening {
+            source,
+            text,
+            boundary,
+            nodes,
+            state,
+        });
+    (number(), vec(text(), 0..3), vec(section, 0..3), btree_map(text(), number(), 0..3), option::of(opening))
+        .prop_map(|(at, sources, sections, keep_recent, opening)| EpochContext {
+            at,
+            sources,
+            sections,
+            keep_recent,
+            opening,
+        })
         .boxed()
 }
 

@@ -1,0 +1,74 @@
+//! What stands for what leaves the context of a session: sentences of it by time, in place of a model's summary.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use quipu::{CompactionAsk, Context, ContextAsk, ContextSource, SourceError};
+use quipu_past::cover_session;
+use quipu_store::{Graph, SessionQuery};
+
+use crate::past_opening::PAST_CHARGE;
+
+/// The source, as records name it.
+pub const COVER_SOURCE: &str = "past-cover";
+/// What stands before the lines.
+const HEAD: &str = "These are sentences of the conversation so far, by time, chosen without a model.";
+/// Tokens that are left for what stands around the lines.
+const MARGIN: u64 = 64;
+
+/// Sums up what leaves a context without a model.
+pub(crate) struct CoverCompaction {
+    store: Arc<dyn Graph>,
+}
+
+impl CoverCompaction {
+    pub(crate) fn new(store: Arc<dyn Graph>) -> Self {
+        Self { store }
+    }
+
+    async fn cover(&self, ask: &CompactionAsk) -> Result<Option<String>, SourceError> {
+        let Some(session) = &ask.cx.session else { return Ok(None) };
+        let store = &*self.store;
+        let query = SessionQuery { id: Some(session.clone()), ..SessionQuery::default() };
+        let row = store.sessions(query).await.map_err(SourceError::new)?.into_iter().next();
+        let Some(mut row) = row else { return Ok(None) };
+        // All that was said on the way here and does not stay, whatever compactions left of it before.
+        let first = match ask.first_kept {
+            Some(first) => {
+                let node =
+                    store.nodes(&[first]).await.map_err(SourceError::new)?.into_iter().flatten().next();
+                node.and_then(|node| node.record.parent)
+            }
+            None => Some(ask.head),
+        };
+        let Some(last) = first else { return Err(SourceError::new("nothing leaves the context")) };
+        row.base = store.ancestor(last, 0).await.map_err(SourceError::new)?.unwrap_or(row.base);
+        row.head = Some(last);
+        let budget = ask.max_tokens.saturating_sub(MARGIN);
+        let covered = cover_session(store, &row, budget, PAST_CHARGE, ask.focus.as_deref()).await;
+        let covered = covered.map_err(SourceError::new)?;
+        Ok(Some(format!("{HEAD}\n\n{}", covered.text.trim_end())))
+    }
+}
+
+impl ContextSource for CoverCompaction {
+    fn name(&self) -> &str {
+        COVER_SOURCE
+    }
+
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(30)
+    }
+
+    fn context<'a>(&'a self, _: &'a ContextAsk) -> BoxFuture<'a, Result<Context, SourceError>> {
+        Box::pin(std::future::ready(Ok(Context::default())))
+    }
+
+    fn compaction<'a>(
+        &'a self,
+        ask: &'a CompactionAsk,
+    ) -> BoxFuture<'a, Result<Option<String>, SourceError>> {
+        Box::pin(self.cover(ask))
+    }
+}
