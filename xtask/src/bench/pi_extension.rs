@@ -113,8 +113,7 @@ fn helper(context: &Context, nodes: usize, what: &str) -> Result<Vec<Row>> {
         if at % 10 == 9 {
             let name = ["life", "recall", "trace"][at / 10 % 3];
             let arguments = if name == "recall" { json!({ "hash": "HEAD" }) } else { json!({}) };
-            let request =
-                json!({ "session": "bench", "name": name, "arguments": arguments, "leaf": id(at) });
+            let request = json!({ "session": "bench", "name": name, "arguments": arguments, "leaf": id(at) });
             told.push(ask("tool", request)?.0);
         }
     }

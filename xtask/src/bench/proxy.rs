@@ -84,7 +84,8 @@ fn calls(context: &Context, what: &str, paces: bool) -> Result<Vec<Row>> {
         }
     }
     // What is slow by itself now and then is slow in both.
-    let worst = percentile(&proxied, 0.99).zip(percentile(&plain, 0.99)).map(|(with, without)| with - without);
+    let worst =
+        percentile(&proxied, 0.99).zip(percentile(&plain, 0.99)).map(|(with, without)| with - without);
     rows.push(Row {
         what: format!("{what}, 99th percentile by the one without"),
         unit: "ms",

@@ -95,7 +95,9 @@ fn among(context: &Context, nodes: usize, what: &str) -> Result<Vec<Row>> {
         ("warm, memory".to_owned(), client.memory("VmRSS:")?),
         ("warm, memory of its own".to_owned(), client.memory("RssAnon:")?),
     ];
-    memory.extend(TOOLS.into_iter().zip(peaks).map(|(tool, peak)| (format!("cold `{tool}`, peak memory"), peak)));
+    memory.extend(
+        TOOLS.into_iter().zip(peaks).map(|(tool, peak)| (format!("cold `{tool}`, peak memory"), peak)),
+    );
     client.end()?;
     rows.extend(memory.into_iter().map(|(part, megabytes)| Row {
         what: format!("{what}, {part}"),

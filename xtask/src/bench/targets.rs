@@ -423,8 +423,16 @@ const TARGETS: &[Target] = &[
         "shared among 1,000,000 nodes, warm `why`, 99th percentile",
         AtMost(10.0),
     ),
-    alone("MCP server among 1M nodes, cold, peak memory, MB", "shared among 1,000,000 nodes, cold, peak memory", AtMost(20.0)),
-    alone("MCP server among 1M nodes, warm, peak memory, MB", "shared among 1,000,000 nodes, warm, peak memory", AtMost(20.0)),
+    alone(
+        "MCP server among 1M nodes, cold, peak memory, MB",
+        "shared among 1,000,000 nodes, cold, peak memory",
+        AtMost(20.0),
+    ),
+    alone(
+        "MCP server among 1M nodes, warm, peak memory, MB",
+        "shared among 1,000,000 nodes, warm, peak memory",
+        AtMost(20.0),
+    ),
     alone(
         "Pi's helper among 1M nodes, peak memory, MB",
         "helper among 1,000,000 nodes, peak memory",

@@ -21,7 +21,8 @@ impl Alignment {
         let count = found.len();
         let prefix = found.iter().enumerate().take_while(|(at, place)| **place == Some(*at)).count();
         let rest = found[prefix..].iter().rev().enumerate();
-        let suffix = rest.take_while(|(back, place)| place.is_some_and(|place| place + back + 1 == old)).count();
+        let suffix =
+            rest.take_while(|(back, place)| place.is_some_and(|place| place + back + 1 == old)).count();
         found.truncate(count - suffix);
         found.drain(..prefix);
         Self { prefix, middle: found, suffix, old }

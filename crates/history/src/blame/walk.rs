@@ -15,7 +15,7 @@ use quipu_store::{
 use quipu_transcript::{Change, FileOpKind, absolute_path, file_ops};
 use sha2::{Digest as _, Sha256};
 
-use self::ahead::{AnswerPrefetch, StatePrefetch};
+use self::ahead::{AnswerPrefetch, StatePrefetch, both};
 use self::sources::{copies_only, words};
 use super::alignment::{Alignment, LineRuns, Sources};
 use super::calls::claims;
@@ -28,12 +28,15 @@ const MOVED: (usize, usize) = (1, 20);
 const LIKE: (usize, usize) = (1, 8);
 /// In the same file.
 const REPEATED: (usize, usize) = (3, 40);
-/// States of a file that are read together: at first, since what is older may not matter, and at most.
-const TOGETHER: (usize, usize) = (4, 32);
+/// States of a file that are read together: at first, since what is older may not matter, and at most, which is more than the
+/// store keeps as differences in a row.
+const TOGETHER: (usize, usize) = (4, 36);
 /// Bytes of these at most, where they differ in all.
 const TOGETHER_BYTES: u64 = 4 << 20;
-/// Answers that are read together.
+/// Answers that are read together, at most.
 const ANSWERS: usize = 64;
+/// From so many states on, the answers that come next are read ahead as well.
+const FAR: usize = 16;
 /// States whose lines are held at most: more than are read together, twice.
 const HELD: usize = 80;
 
@@ -232,8 +235,8 @@ impl<'a> Walk<'a> {
             return Ok(*known);
         }
         let of = FileSteps::Paths(paths.clone());
-        let steps = self.store.file_steps(FileStepQuery { of, limit: CHANGES }).await?;
-        let reported = self.store.changes(&paths).await?;
+        let steps = self.store.file_steps(FileStepQuery { of, limit: CHANGES });
+        let (steps, reported) = both(steps, self.store.changes(&paths)).await?;
         self.behind = self.behind.max(steps.behind).max(reported.behind);
         let mut events: Vec<Event> = steps.found.into_iter().map(Event::Step).collect();
         let watched: Vec<Option<SessionId>> = events
@@ -281,13 +284,15 @@ impl<'a> Walk<'a> {
                 ids.push(id);
             }
         }
-        self.answers(chain, at).await?;
         let first = ids.first().copied();
         let ahead = self.ahead.take().filter(|ahead| ahead.ids.first().copied() == first);
-        let reading = match ahead {
+        let mut reading = match ahead {
             Some(ahead) => ahead,
             None => StatePrefetch::new(self.store, ids[..ids.len().min(self.together)].to_vec()),
         };
+        // Beside the answers.
+        reading.reading.advance();
+        self.answers(chain, at).await?;
         self.together = (self.together * 2).min(TOGETHER.1);
         let StatePrefetch { ids: wanted, reading } = reading;
         let found = reading.await?;
@@ -337,7 +342,7 @@ impl<'a> Walk<'a> {
             }
         }
         // Far back, the store reads the next ones meanwhile.
-        if self.together == TOGETHER.1
+        if self.together >= FAR
             && self.answers_ahead.is_none()
             && let Some(ids) = self.unread_answers(steps)
         {
@@ -358,7 +363,7 @@ impl<'a> Walk<'a> {
                 Event::Reported(_) => None,
             })
             .filter(|answer| !self.entries.contains_key(answer))
-            .take(ANSWERS)
+            .take((2 * self.together).min(ANSWERS))
             .collect();
         ids.sort_unstable();
         ids.dedup();

@@ -261,7 +261,8 @@ fn restore_removes_what_killed_helpers_left() {
     let own = helper.process.running.child.id();
     // Of helpers that are gone, one of which had the number of this one; of one that is at work; and of nobody.
     let gone = [world.file("s1.jsonl.77.tmp", "x"), world.file(&format!("s1.jsonl.{own}.tmp"), "x")];
-    let others = ["s1.jsonl.78.tmp", "s1.jsonl.notes.tmp", "s2.jsonl.77.tmp"].map(|name| world.file(name, "x"));
+    let others =
+        ["s1.jsonl.78.tmp", "s1.jsonl.notes.tmp", "s2.jsonl.77.tmp"].map(|name| world.file(name, "x"));
     let at_work = std::fs::File::open(&others[0]).unwrap();
     at_work.lock().unwrap();
     let restored = helper.ask("restore", json!({ "session": "s1", "file": file }));

@@ -192,9 +192,9 @@ fn sessions_of_both_programs_stay_apart_in_one_store() {
             world.server.forget_requests();
             if own.is_none() {
                 let rows = world.sessions();
-                let is_new =
-                    |id: &str| kept.iter().all(|(known, ..)| known != id);
-                let mut ids = rows.iter().filter(|row| row["agent"] == "quipu").filter_map(|row| row["id"].as_str());
+                let is_new = |id: &str| kept.iter().all(|(known, ..)| known != id);
+                let mut ids =
+                    rows.iter().filter(|row| row["agent"] == "quipu").filter_map(|row| row["id"].as_str());
                 own = ids.find(|id| is_new(id)).map(str::to_owned);
             }
             if is_full {

@@ -391,8 +391,9 @@ impl Walk<'_> {
             let found = found.filter(|found| found.kept() * 2 > text.len());
             let (pairs, left) = match found {
                 Some(found) => {
-                    let (same, left): (Open, Open) =
-                        std::mem::take(&mut rest).into_iter().partition(|(line, _)| found.get(*line).is_some());
+                    let (same, left): (Open, Open) = std::mem::take(&mut rest)
+                        .into_iter()
+                        .partition(|(line, _)| found.get(*line).is_some());
                     (same.into_iter().filter_map(|(line, of)| Some((found.get(line)?, of))).collect(), left)
                 }
                 None => self.pairs(&old, Sources::All, text, std::mem::take(&mut rest), REPEATED),

@@ -16,22 +16,33 @@ struct LastChunk {
     hash: ResumedHash,
 }
 
-/// Whole chunks: as many of the first as have `most` bytes together, one at least; `None` for one that cannot be read.
+/// How many of the first are read together: at most as many as have `most` bytes, one at least. The last of them is one that
+/// stands for itself where one does in their second half: what a difference is one to would be read for it alone.
+fn together(connection: &Connection, ids: &[ChunkId], most: u64) -> Outcome<usize> {
+    let mut heads = connection.prepare_cached("SELECT size, codec FROM quipu_chunk WHERE hash = ?1")?;
+    let (mut count, mut left, mut whole) = (0, most, 0);
+    for id in ids {
+        let head: Option<(i64, i64)> =
+            heads.query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let size = head.and_then(|(size, _)| u64::try_from(size).ok()).unwrap_or(0);
+        if size > left && count > 0 {
+            break;
+        }
+        (count, left) = (count + 1, left.saturating_sub(size));
+        if head.is_some_and(|(_, codec)| codec != DELTA) {
+            whole = count;
+        }
+    }
+    Ok(if 2 * whole >= count { whole } else { count })
+}
+
+/// Whole chunks: as many of the first as are read [`together`]; `None` for one that cannot be read.
 pub(in crate::sqlite) fn read_series(
     connection: &Connection,
     ids: &[ChunkId],
     most: u64,
 ) -> Outcome<Vec<Option<SeriesChunk>>> {
-    let mut sizes = connection.prepare_cached("SELECT size FROM quipu_chunk WHERE hash = ?1")?;
-    let (mut count, mut left) = (0, most);
-    for id in ids {
-        let size: Option<i64> = sizes.query_row([id.0], |row| row.get(0)).optional()?;
-        let size = size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
-        if size > left && count > 0 {
-            break;
-        }
-        (count, left) = (count + 1, left.saturating_sub(size));
-    }
+    let count = together(connection, ids, most)?;
     let mut found = Vec::with_capacity(count);
     let mut last: Option<LastChunk> = None;
     let whole = |last: LastChunk| Some(SeriesChunk::Whole(last.bytes.into()));
@@ -177,6 +188,16 @@ mod tests {
             insert(&connection, &rows, &new, true).unwrap();
             ids.push(id);
         }
+        // Those in the first half of a read are no reason for a shorter one, nor is one whose end stands for itself.
+        ids.reverse();
+        let whole = ids.len() - 1;
+        for (from, count) in [(0, 32), (12, 20), (0, 40), (20, 13), (30, 10)] {
+            let asked: Vec<ChunkId> = ids.iter().cycle().copied().skip(from).take(count).collect();
+            let found = read_series(&connection, &asked, u64::MAX).unwrap().len();
+            let own = asked.iter().rposition(|id| *id == ids[whole]).map_or(0, |at| at + 1);
+            assert_eq!(found, if own * 2 >= count { own } else { count }, "{from} {count}");
+        }
+        ids.reverse();
         let mut last: Option<LastChunk> = None;
         for id in &ids {
             read_before(&connection, *id, &mut last).unwrap();
