@@ -250,6 +250,39 @@ fn entries_twice_and_entries_too_late_are_told_apart() {
     super::pi::agrees_with_import(&world, "s1", &file);
 }
 
+/// What the helper has of its own, of `/proc`: in kB.
+fn own_memory(helper: &Helper) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", helper.process.running.child.id()));
+    let status = status.unwrap();
+    let own = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    own.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn helper_of_a_long_session_keeps_little_in_memory() {
+    let world = World::new([]);
+    let mut helper = Helper::start(&world);
+    helper.ask("hello", json!({}));
+    let before = own_memory(&helper);
+    helper.ask("open", json!({ "header": header("s1") }));
+    let words = "words ".repeat(200);
+    for number in 0..1_000_usize {
+        let entries = [entry(number, number.checked_sub(1), &words)];
+        let leaf = format!("{number:08x}");
+        let request = json!({ "session": "s1", "first": number, "entries": entries, "leaf": leaf });
+        assert_eq!(helper.ask("append", request)["result"]["count"], number + 1);
+        if number % 20 == 19 {
+            for (name, arguments) in [("life", json!({})), ("recall", json!({ "hash": "HEAD" }))] {
+                let request = json!({ "session": "s1", "name": name, "arguments": arguments, "leaf": leaf });
+                assert!(helper.ask("tool", request)["error"].is_null());
+            }
+        }
+    }
+    let grown = own_memory(&helper).saturating_sub(before);
+    assert!(grown < 20_000, "{grown} kB");
+    helper.ends();
+}
+
 #[test]
 fn restore_removes_what_killed_helpers_left() {
     let world = World::new([]);
