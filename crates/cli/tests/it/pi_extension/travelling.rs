@@ -35,7 +35,10 @@ fn files_below(directory: &Path) -> BTreeSet<PathBuf> {
         let path = entry.path();
         let name = entry.file_name().to_string_lossy().into_owned();
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            found.extend(files_below(&path));
+            // Node keeps there what it compiled, when it ends.
+            if name != "node-compile-cache" {
+                found.extend(files_below(&path));
+            }
         } else if !["-wal", "-shm"].iter().any(|end| name.ends_with(end)) {
             found.insert(path);
         }
