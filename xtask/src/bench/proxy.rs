@@ -106,8 +106,9 @@ fn paced(reply: &Reply) -> Reply {
 fn ask(connection: &mut TcpStream, body: &str) -> Result<f64> {
     connection.set_nodelay(true)?;
     let head = format!(
-        "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\nContent-Type: application/json\r\n\
+        "POST /v1/messages HTTP/1.1\r\nHost: {}\r\nAccept: */*\r\nContent-Type: application/json\r\n\
          x-api-key: bench\r\nContent-Length: {}\r\n\r\n",
+        connection.peer_addr()?,
         body.len()
     );
     let start = Instant::now();
