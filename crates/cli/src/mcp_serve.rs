@@ -101,8 +101,10 @@ impl MemoryDesk for Memories {
         if !is_memory_on(&self.home, directory) {
             return Vec::new();
         }
-        let spec = |(name, description, schema)| {
+        let spec = |(name, description, schema): (&'static str, &str, _)| {
             let read_only = name != NOTE_TOOL;
+            // What our own sessions read a node with is called otherwise here.
+            let description = description.replace("a node with recall", "a node with read");
             MemoryToolSpec { name, description, schema, read_only }
         };
         MemoryNotes::declarations().into_iter().map(spec).collect()

@@ -23,7 +23,7 @@ mod tree;
 
 pub use blame::{
     BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, LineCommits, NODE_TRAILER, NamedCommit, ReadFile,
-    TrailerReport, UnknownReason, blame, credit_commits, file_names, sibling_file,
+    TrailerReport, UnknownReason, blame, blame_lines, credit_commits, file_names, sibling_file,
 };
 pub use carryover::{
     CARRYOVER_LIMIT, COUNTED, CarryoverError, carryover, carryover_note, count_left, line_of,

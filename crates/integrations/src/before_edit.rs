@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use quipu_history::{Blame, LineAuthor, blame, file_names, minute, sibling_file};
+use quipu_history::{Blame, LineAuthor, blame_lines, file_names, minute, sibling_file};
 use quipu_protocol::{Entry, Message, NodeId, UnixMs};
 use quipu_store::{StoreError, decode_nodes};
 use quipu_transcript::one_line;
@@ -48,9 +48,10 @@ pub(crate) async fn text(
             offer_one(view, &shown, &change, id_of(&change), offer);
         }
         let Some(content) = content(&path) else { continue };
-        let found = blame(view.store, &names, &content, &sibling_file).await?;
         let range = target.old.as_deref().and_then(|old| lines_of(&content, old));
-        let Some(change) = last(view, &found, range).await? else { continue };
+        let asked = range.map_or(0..usize::MAX, |(first, last)| first..last + 1);
+        let found = blame_lines(view.store, &names, &content, asked, &sibling_file).await?;
+        let Some(change) = last(view, &found).await? else { continue };
         let place = match range {
             None => shown,
             Some((first, last)) if first == last => format!("{shown} line {}", first + 1),
@@ -116,14 +117,8 @@ async fn newest(view: &View<'_>, names: &[String]) -> Result<Option<LastChange>,
 }
 
 /// The newest turn that wrote one of these lines, where it may be shown and is no turn of the session that asks.
-async fn last(
-    view: &View<'_>,
-    found: &Blame,
-    range: Option<(usize, usize)>,
-) -> Result<Option<LastChange>, StoreError> {
-    let (first, last) = range.unwrap_or((0, found.lines.len().saturating_sub(1)));
-    let lines = found.lines.get(first..=last).unwrap_or_default();
-    let turns = lines.iter().filter_map(|line| match line {
+async fn last(view: &View<'_>, found: &Blame) -> Result<Option<LastChange>, StoreError> {
+    let turns = found.lines.iter().filter_map(|line| match line {
         LineAuthor::Turn(turn) => found.turns.get(*turn),
         LineAuthor::Nobody | LineAuthor::Unknown(_) => None,
     });

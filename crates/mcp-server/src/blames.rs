@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quipu_history::{Blame, blame, sibling_file};
+use quipu_history::{Blame, LineAuthor, blame, blame_lines, sibling_file};
 use quipu_store::{Graph, Revision, StoreError};
 use sha2::{Digest as _, Sha256};
 
@@ -24,9 +24,13 @@ struct KnownBlame {
     blame: Arc<Blame>,
 }
 
-/// The newest first.
+/// Blame of files, the newest first.
 #[derive(Default)]
-pub(crate) struct BlameMemory(Mutex<VecDeque<KnownBlame>>);
+pub(crate) struct BlameMemory {
+    known: Mutex<VecDeque<KnownBlame>>,
+    /// A file of which one line was asked for, its content and the store then: who asks for another one asks for more.
+    one_asked: Mutex<Option<(Vec<String>, Digest, Revision)>>,
+}
 
 impl BlameMemory {
     /// Whose the lines of a file are.
@@ -61,8 +65,38 @@ impl BlameMemory {
         Ok(blame)
     }
 
+    /// Whose one line of a file is, counted from 0, where a known call wrote it: what is older than that call is not looked at.
+    pub(crate) async fn line(
+        &self,
+        store: &dyn Graph,
+        paths: &[String],
+        content: &str,
+        line: usize,
+    ) -> Result<Option<Blame>, StoreError> {
+        let digest: Digest = Sha256::digest(content).into();
+        let revision = store.revision().await?;
+        let asked = Some((paths.to_vec(), digest, revision));
+        let is_second = {
+            let mut one = self.one_asked.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *one, asked.clone()) == asked
+        };
+        let known = match self.find(paths, &digest, revision) {
+            None if is_second => Some(self.blame(store, paths, content).await?),
+            known => known,
+        };
+        let found = match known {
+            Some(known) => {
+                let mut one = Blame::clone(&known);
+                one.lines = one.lines.get(line).copied().into_iter().collect();
+                one
+            }
+            None => blame_lines(store, paths, content, line..line + 1, &sibling_file).await?,
+        };
+        Ok(Some(found).filter(is_known))
+    }
+
     fn find(&self, paths: &[String], content: &Digest, revision: Revision) -> Option<Arc<Blame>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|known| known.revision == revision);
         let at = all.iter().position(|known| known.paths == paths && known.content == *content)?;
         let known = all.remove(at)?;
@@ -78,7 +112,7 @@ impl BlameMemory {
     }
 
     fn keep(&self, known: KnownBlame) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|other| other.paths != known.paths && other.revision == known.revision);
         all.push_front(known);
         let mut lines = 0;
@@ -89,4 +123,9 @@ impl BlameMemory {
         let fits = fits.count().min(FILES);
         all.truncate(fits);
     }
+}
+
+/// Whether a call is known to have written each line.
+fn is_known(blame: &Blame) -> bool {
+    !blame.lines.is_empty() && blame.lines.iter().all(|line| matches!(line, LineAuthor::Turn(_)))
 }

@@ -13,7 +13,7 @@ pub struct MemoryToolSpec {
     /// Its name.
     pub name: &'static str,
     /// What it does.
-    pub description: &'static str,
+    pub description: String,
     /// The schema of its arguments.
     pub schema: Value,
     /// Whether it changes nothing.

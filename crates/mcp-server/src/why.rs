@@ -13,7 +13,7 @@ use quipu_transcript::one_line;
 use serde::Deserialize;
 
 use crate::archive::{Archive, Page};
-use crate::commits::credit_committed_lines;
+use crate::commits::{CommitReport, credit_committed_lines};
 use crate::error::CallError;
 use crate::reach::Reach;
 
@@ -58,12 +58,24 @@ pub(crate) async fn why(
     if from == 0 || (from > count && count > 0) {
         return Err(CallError::Arguments(format!("{shown} has {count} lines; there is no line {from}")));
     }
-    let known = archive.blames.blame(store, &file_names(&path), &content).await?;
-    let mut found = Blame::clone(&known);
-    let commits = credit_committed_lines(store, &mut found, &path, &content).await?;
+    let names = file_names(&path);
+    let one = match arguments.line {
+        Some(line) if count > 0 => archive.blames.line(store, &names, &content, line - 1).await?,
+        _ => None,
+    };
+    // Where its lines begin.
+    let (mut found, commits, first) = match one {
+        Some(one) => (one, CommitReport::default(), from - 1),
+        None => {
+            let mut found = Blame::clone(&*archive.blames.blame(store, &names, &content).await?);
+            let commits = credit_committed_lines(store, &mut found, &path, &content).await?;
+            (found, commits, 0)
+        }
+    };
+    let at = from - 1 - first;
     let ranges = match arguments.line {
-        Some(line) => std::iter::once(line - 1..line).collect(),
-        None => ranges(&found, from - 1),
+        Some(_) => std::iter::once(at..at + 1).collect(),
+        None => ranges(&found, at),
     };
     let shown_turns = turns(&found, &ranges);
     hide_reasons(store, reach, &mut found, &shown_turns).await?;
@@ -79,7 +91,7 @@ pub(crate) async fn why(
     let mut body = notes.join(" ");
     let mut next = None;
     if arguments.line.is_some() {
-        body.push_str(&format!("\n{from}: {}", author(&found, &authors, from - 1, WHOLE_REASON)));
+        body.push_str(&format!("\n{from}: {}", author(&found, &authors, at, WHOLE_REASON)));
     } else {
         for Range { start, end } in &ranges {
             let range = match end - start {

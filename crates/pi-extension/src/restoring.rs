@@ -14,6 +14,8 @@ use serde::Serialize;
 
 use crate::error::HelperError;
 
+/// The end of the name of a file that is not whole yet.
+const UNFINISHED: &str = ".tmp";
 /// Names that are tried for a copy of the file that was there.
 const NAMES: u32 = 100;
 
@@ -38,10 +40,13 @@ pub(crate) async fn restore(
         return Err(HelperError::NotOpen(session.to_string()));
     };
     let fail = |doing| move |source| ArchiveError::File { path: file.to_owned(), doing, source };
-    let new = beside(file, &format!("{}.tmp", std::process::id()));
+    remove_leftovers(file);
+    let new = beside(file, &format!("{}{UNFINISHED}", std::process::id()));
+    let out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(fail("made"))?;
     let written = async {
-        let out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
-        let mut out = BufWriter::new(out.map_err(fail("made"))?);
+        // For as long as somebody writes it, it is no leftover.
+        out.lock().map_err(fail("locked"))?;
+        let mut out = BufWriter::new(&out);
         let summary = export(&**store, &row, &mut out).await?;
         out.flush().and_then(|()| out.get_ref().sync_all()).map_err(fail("written"))?;
         Ok::<_, HelperError>(summary)
@@ -73,11 +78,33 @@ fn take_place(new: &Path, file: &Path) -> Result<Option<PathBuf>, ArchiveError> 
         std::fs::hard_link(file, &name).map_err(fail("kept under another name"))?;
         kept = Some(name);
     }
-    std::fs::rename(new, file).map_err(fail("replaced"))?;
+    if let Err(error) = std::fs::rename(new, file) {
+        // The file has its own name still.
+        kept.into_iter().for_each(|name| drop(std::fs::remove_file(name)));
+        return Err(fail("replaced")(error));
+    }
     if let Some(directory) = file.parent().and_then(|directory| File::open(directory).ok()) {
         directory.sync_all().map_err(fail("written"))?;
     }
     Ok(kept)
+}
+
+/// Removes what helpers left beside the file that were killed while they wrote it.
+fn remove_leftovers(file: &Path) {
+    let (Some(directory), Some(name)) = (file.parent(), file.file_name()) else { return };
+    let name = name.to_string_lossy();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let found = entry.file_name();
+        let found = found.to_string_lossy();
+        let process = found.strip_prefix(&*name).and_then(|rest| rest.strip_prefix('.'));
+        let process = process.and_then(|rest| rest.strip_suffix(UNFINISHED));
+        let is_ours = process.is_some_and(|process| process.parse::<u32>().is_ok());
+        let is_file = is_ours && entry.file_type().is_ok_and(|kind| kind.is_file());
+        if is_file && File::open(entry.path()).is_ok_and(|left| left.try_lock().is_ok()) {
+            // What cannot be removed is in nobody's way.
+            drop(std::fs::remove_file(entry.path()));
+        }
+    }
 }
 
 fn beside(file: &Path, what: &str) -> PathBuf {

@@ -52,9 +52,10 @@ pub trait Store: Send + Sync + 'static {
     /// `Missing` when there is no such chunk, `Corrupt` when its bytes do not match its id.
     fn chunk(&self, id: ChunkId, bytes: Range<u64>) -> Fut<'_, Vec<u8>>;
 
-    /// Whole chunks, each checked against its id: as many of the first as have `most` bytes together, one at least.
-    /// `None` for one that cannot be read; [`chunk`](Self::chunk) says why. Made for states of one file, the newest
-    /// first: each is a small difference to the next, and is given as one.
+    /// Whole chunks, each checked against its id: of the first at most as many as have `most` bytes together, one at least, and
+    /// fewer where the next ones are cheaper to read by themselves. `None` for one that cannot be read;
+    /// [`chunk`](Self::chunk) says why. Made for states of one file, the newest first: each is a small difference to the next,
+    /// and is given as one.
     ///
     /// # Errors
     /// What concerns the whole store.

@@ -13,14 +13,17 @@ mod dream;
 mod files;
 mod guard;
 mod histories;
+mod hooks;
 mod import;
 mod machine;
 mod mcp;
 mod measure;
 mod open;
 mod past;
+mod pi_extension;
 mod plan;
 mod programs;
+mod proxy;
 mod pty;
 mod recall;
 mod search;
@@ -65,6 +68,9 @@ const BENCHMARKS: &[Benchmark] = &[
     cover::BENCHMARK,
     cache::BENCHMARK,
     shared::BENCHMARK,
+    hooks::BENCHMARK,
+    pi_extension::BENCHMARK,
+    proxy::BENCHMARK,
     files::BENCHMARK,
     import::BENCHMARK,
     commits::BENCHMARK,

@@ -182,6 +182,18 @@ impl<'a> Stage<'a> {
         })
     }
 
+    /// Our program beside the one of this stage, with files in the same home.
+    pub(super) fn ours(&self) -> Command {
+        let mut command = self.isolated(&self.context.quipu);
+        command.env("QUIPU_HOME", self.home().join(".quipu"));
+        command
+    }
+
+    /// The address of its model server.
+    pub(super) fn server_url(&self) -> String {
+        self.server.url()
+    }
+
     /// Pi's Node, for Pi and for scripts that use its modules.
     pub(super) fn node(&self) -> Result<Command> {
         let mut command = self.isolated(&self.peers()?.node);

@@ -27,9 +27,9 @@ const COLD: usize = 100;
 const WARM: usize = 1_000;
 /// Lines of the file for `why`, and turns that changed it.
 const LINES: usize = 2_000;
-const TURNS: usize = 200;
+pub(super) const TURNS: usize = 200;
 /// What `why` is asked about.
-const FILE: &str = "blamed.rs";
+pub(super) const FILE: &str = "blamed.rs";
 /// Times that the indexes are asked whether they are done, each of which takes a second at most.
 const CATCHING_UP: usize = 2_000;
 const TOOLS: [&str; 5] = ["search", "read", "around", "how", "why"];
@@ -50,30 +50,28 @@ fn run(context: &Context) -> Result<Vec<Row>> {
 }
 
 fn among(context: &Context, nodes: usize, what: &str) -> Result<Vec<Row>> {
-    let begun = Instant::now();
     let stage = Stage::new(context, Contender::QuipuOpen)?;
-    fill(context, &stage, nodes)?;
-    write_file(&stage)?;
-    catch_up(&stage)?;
+    prepare(context, &stage, nodes)?;
     let ids = ids(&stage)?;
-    eprintln!("bench: prepared in {:.1} s", begun.elapsed().as_secs_f64());
     let (cold, warm) = match context.sizes.is_smoke() {
         true => (3, 10),
         false => (COLD, WARM),
     };
     let mut rows = Vec::new();
-    let mut peak = 0.0_f64;
+    let mut peaks = [0.0_f64; TOOLS.len()];
+    let mut own = 0.0_f64;
     let mut samples: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     // In turn, so that all of them meet the same moments of the machine; the first of each is not counted.
     for round in 0..=cold {
-        for tool in TOOLS {
+        for (tool, peak) in TOOLS.into_iter().zip(&mut peaks) {
             let start = Instant::now();
             let mut client = Client::start(&stage)?;
             client.call(tool, &arguments(tool, round, &ids))?;
             if round > 0 {
                 samples.entry(tool).or_default().push(milliseconds(start));
             }
-            peak = peak.max(client.memory("VmHWM:")?);
+            *peak = peak.max(client.memory("VmHWM:")?);
+            own = own.max(client.memory("RssAnon:")?);
             client.end()?;
         }
     }
@@ -90,18 +88,33 @@ fn among(context: &Context, nodes: usize, what: &str) -> Result<Vec<Row>> {
         }
     }
     rows.extend(summary(what, "warm", &samples));
-    let memory = [
-        ("cold, peak memory", peak),
-        ("warm, peak memory", client.memory("VmHWM:")?),
-        ("warm, memory", client.memory("VmRSS:")?),
+    let mut memory = vec![
+        ("cold, peak memory".to_owned(), peaks.into_iter().fold(0.0, f64::max)),
+        ("cold, memory of its own after a call".to_owned(), own),
+        ("warm, peak memory".to_owned(), client.memory("VmHWM:")?),
+        ("warm, memory".to_owned(), client.memory("VmRSS:")?),
+        ("warm, memory of its own".to_owned(), client.memory("RssAnon:")?),
     ];
+    memory.extend(
+        TOOLS.into_iter().zip(peaks).map(|(tool, peak)| (format!("cold `{tool}`, peak memory"), peak)),
+    );
     client.end()?;
-    rows.extend(memory.map(|(part, megabytes)| Row {
+    rows.extend(memory.into_iter().map(|(part, megabytes)| Row {
         what: format!("{what}, {part}"),
         unit: "MB",
         samples: vec![megabytes],
     }));
     Ok(rows)
+}
+
+/// Sessions of other agents, a file that many turns changed, and all of it indexed.
+pub(super) fn prepare(context: &Context, stage: &Stage<'_>, nodes: usize) -> Result<()> {
+    let begun = Instant::now();
+    fill(context, stage, nodes)?;
+    write_file(stage)?;
+    catch_up(stage)?;
+    eprintln!("bench: prepared in {:.1} s", begun.elapsed().as_secs_f64());
+    Ok(())
 }
 
 /// Sessions of another agent in the project.
@@ -118,9 +131,13 @@ fn fill(context: &Context, stage: &Stage<'_>, nodes: usize) -> Result<()> {
     Ok(())
 }
 
+/// A line of the file as a turn wrote it.
+pub(super) fn line(at: usize, turn: usize) -> String {
+    format!("let value_{at} = compute(turn_{turn}, {at});")
+}
+
 /// One session in which so many turns change a file of so many lines.
 fn write_file(stage: &Stage<'_>) -> Result<()> {
-    let line = |at: usize, turn: usize| format!("let value_{at} = compute(turn_{turn}, {at});");
     let all: String = (0..LINES).map(|at| line(at, 0) + "\n").collect();
     let first = json!({ "path": FILE, "content": all }).to_string();
     let mut script: Vec<Reply> = vec![stage.wire().call("call_0", "write", &first)];
@@ -201,12 +218,12 @@ fn summary(what: &str, kind: &str, samples: &BTreeMap<&str, Vec<f64>>) -> Vec<Ro
     rows
 }
 
-fn milliseconds(since: Instant) -> f64 {
+pub(super) fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1_000.0
 }
 
 /// A client of a server that it starts.
-struct Client {
+pub(super) struct Client {
     server: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -215,16 +232,21 @@ struct Client {
 
 impl Client {
     fn start(stage: &Stage<'_>) -> Result<Self> {
-        let mut command = stage.program()?;
-        command.args(["mcp", "serve"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut server = command.spawn().context("cannot start the server")?;
-        let input = server.stdin.take();
-        let output = BufReader::new(server.stdout.take().context("no pipe from the server")?);
-        let mut client = Self { server, input, output, calls: 0 };
+        let mut client = Self::of(stage, &["mcp", "serve"])?;
         let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "bench", "version": "1" } });
         client.ask("initialize", &params)?;
         client.put(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
         Ok(client)
+    }
+
+    /// One of a program that is spoken to in lines of JSON.
+    pub(super) fn of(stage: &Stage<'_>, words: &[&str]) -> Result<Self> {
+        let mut command = stage.program()?;
+        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = command.spawn().with_context(|| format!("cannot start {words:?}"))?;
+        let input = server.stdin.take();
+        let output = BufReader::new(server.stdout.take().context("no pipe from the server")?);
+        Ok(Self { server, input, output, calls: 0 })
     }
 
     fn call(&mut self, tool: &str, arguments: &Value) -> Result<()> {
@@ -237,9 +259,15 @@ impl Client {
     }
 
     fn ask(&mut self, method: &str, params: &Value) -> Result<Value> {
+        self.exchange(json!({ "jsonrpc": "2.0", "method": method, "params": params }))
+    }
+
+    /// Asks, under an id of its own, and waits for the answer.
+    pub(super) fn exchange(&mut self, mut request: Value) -> Result<Value> {
         self.calls += 1;
         let id = self.calls;
-        self.put(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))?;
+        request["id"] = json!(id);
+        self.put(&request)?;
         loop {
             let mut line = String::new();
             ensure!(self.output.read_line(&mut line)? > 0, "the server ended");
@@ -257,7 +285,7 @@ impl Client {
     }
 
     /// A figure of the process, in megabytes; 0 where the system has none.
-    fn memory(&self, name: &str) -> Result<f64> {
+    pub(super) fn memory(&self, name: &str) -> Result<f64> {
         let Ok(status) = std::fs::read_to_string(format!("/proc/{}/status", self.server.id())) else {
             return Ok(0.0);
         };
@@ -266,7 +294,7 @@ impl Client {
         Ok(kilobytes * 1_024.0 / 1e6)
     }
 
-    fn end(mut self) -> Result<()> {
+    pub(super) fn end(mut self) -> Result<()> {
         drop(self.input.take());
         let status = self.server.wait()?;
         ensure!(status.success(), "the server ended with {status}");

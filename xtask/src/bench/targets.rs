@@ -373,6 +373,108 @@ const TARGETS: &[Target] = &[
         under: None,
         asked: Below(20.0),
     },
+    alone(
+        "cold call of `search` among 1M nodes, p99, ms",
+        "shared among 1,000,000 nodes, cold `search`, 99th percentile",
+        AtMost(30.0),
+    ),
+    alone(
+        "warm call of `search` among 1M nodes, p99, ms",
+        "shared among 1,000,000 nodes, warm `search`, 99th percentile",
+        AtMost(10.0),
+    ),
+    alone(
+        "cold call of `read` among 1M nodes, p99, ms",
+        "shared among 1,000,000 nodes, cold `read`, 99th percentile",
+        AtMost(15.0),
+    ),
+    alone(
+        "warm call of `read` among 1M nodes, p99, ms",
+        "shared among 1,000,000 nodes, warm `read`, 99th percentile",
+        AtMost(10.0),
+    ),
+    alone(
+        "cold call of `around` among 1M nodes, p99, ms",
+        "shared among 1,000,000 nodes, cold `around`, 99th percentile",
+        AtMost(15.0),
+    ),
+    alone(
+        "warm call of `around` among 1M nodes, p99, ms",
+        "shared among 1,000,000 nodes, warm `around`, 99th percentile",
+        AtMost(10.0),
+    ),
+    alone(
+        "cold call of `how` among 1M nodes, p99, ms",
+        "shared among 1,000,000 nodes, cold `how`, 99th percentile",
+        AtMost(15.0),
+    ),
+    alone(
+        "warm call of `how` among 1M nodes, p99, ms",
+        "shared among 1,000,000 nodes, warm `how`, 99th percentile",
+        AtMost(10.0),
+    ),
+    alone(
+        "cold call of `why` among 1M nodes, p99, ms",
+        "shared among 1,000,000 nodes, cold `why`, 99th percentile",
+        AtMost(50.0),
+    ),
+    alone(
+        "warm call of `why` among 1M nodes, p99, ms",
+        "shared among 1,000,000 nodes, warm `why`, 99th percentile",
+        AtMost(10.0),
+    ),
+    alone(
+        "MCP server among 1M nodes, cold, peak memory, MB",
+        "shared among 1,000,000 nodes, cold, peak memory",
+        AtMost(20.0),
+    ),
+    alone(
+        "MCP server among 1M nodes, warm, peak memory, MB",
+        "shared among 1,000,000 nodes, warm, peak memory",
+        AtMost(20.0),
+    ),
+    alone(
+        "Pi's helper among 1M nodes, peak memory, MB",
+        "helper among 1,000,000 nodes, peak memory",
+        AtMost(20.0),
+    ),
+    alone(
+        "what the extension adds to a turn of Pi, ms",
+        "200 turns of `read` with and without the extension (Pi), added, median",
+        AtMost(5.0),
+    ),
+    alone("added by the proxy to a call, p99, ms", "proxy, a call, added, 99th percentile", AtMost(5.0)),
+    alone("added by the proxy to a stream, p99, ms", "proxy, a stream, added, 99th percentile", AtMost(5.0)),
+    alone(
+        "hook among 1M nodes, start of a session, p99, ms",
+        "hooks among 1,000,000 nodes, start of a session, 99th percentile",
+        AtMost(15.0),
+    ),
+    alone(
+        "hook among 1M nodes, beside a prompt, p99, ms",
+        "hooks among 1,000,000 nodes, beside a prompt, 99th percentile",
+        AtMost(30.0),
+    ),
+    alone(
+        "hook among 1M nodes, before an edit of a new line, p99, ms",
+        "hooks among 1,000,000 nodes, before an edit of a new line, 99th percentile",
+        AtMost(50.0),
+    ),
+    alone(
+        "hook among 1M nodes, before an edit of an old line, p99, ms",
+        "hooks among 1,000,000 nodes, before an edit of an old line, 99th percentile",
+        AtMost(50.0),
+    ),
+    alone(
+        "hook among 1M nodes, after a failure, p99, ms",
+        "hooks among 1,000,000 nodes, after a failure, 99th percentile",
+        AtMost(30.0),
+    ),
+    alone(
+        "hook among 1M nodes, end of a turn, p99, ms",
+        "hooks among 1,000,000 nodes, end of a turn, 99th percentile",
+        AtMost(15.0),
+    ),
 ];
 
 /// The figures of the history of another agent.

@@ -33,8 +33,9 @@ pub(crate) struct FailingStore {
     times: AtomicUsize,
     failed: AtomicBool,
     error: Mutex<StoreError>,
-    /// Nodes that were read of it.
+    /// Nodes that were read of it, and chunks.
     read: AtomicUsize,
+    chunks: AtomicUsize,
     /// Nodes and parts that are gone.
     pub(crate) gone: Mutex<HashSet<[u8; 32]>>,
     /// The session that another program goes on with before the next lease is given.
@@ -51,6 +52,11 @@ impl FailingStore {
     fn count<T>(&self, nodes: Vec<T>) -> Vec<T> {
         self.read.fetch_add(nodes.len(), Ordering::SeqCst);
         nodes
+    }
+
+    /// How many nodes and how many chunks were read of it.
+    pub(crate) fn reads(&self) -> (usize, usize) {
+        (self.read.load(Ordering::SeqCst), self.chunks.load(Ordering::SeqCst))
     }
 
     fn next(&self) -> Option<StoreError> {
@@ -104,6 +110,7 @@ impl Store for FailingStore {
         })
     }
     fn chunk(&self, id: ChunkId, bytes: Range<u64>) -> Fut<'_, Vec<u8>> {
+        self.chunks.fetch_add(1, Ordering::SeqCst);
         self.inner.chunk(id, bytes)
     }
     fn lineage(&self, from: NodeId, until: LineageEnd) -> Fut<'_, Vec<Node>> {
@@ -276,6 +283,7 @@ pub(crate) fn failing(
         failed: false.into(),
         error: Mutex::new(error),
         read: 0.into(),
+        chunks: 0.into(),
         gone: Mutex::default(),
         continues: Mutex::default(),
         meanwhile: Mutex::default(),

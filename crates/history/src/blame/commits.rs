@@ -319,7 +319,7 @@ async fn written_elsewhere(
     let mut found = Vec::new();
     for (path, sessions) in paths.into_iter().take(PATHS) {
         let mut walk = Walk::new(store, read);
-        let owners = walk.lines(&[path], content.as_bytes()).await?;
+        let owners = walk.lines(&[path], content.as_bytes(), 0..usize::MAX).await?;
         found.push(WatchedClone { sessions, owners, seen: walk.followed });
     }
     Ok(found)

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use similar::DiffOp;
 use similar::algorithms::{Capture, Replace, histogram};
 
+use super::alignment::{Alignment, Sources};
+
 /// After so long a coarser answer will do.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Places to which a block that was added may be moved among lines like its own.
@@ -168,7 +170,11 @@ impl Book {
     }
 
     /// For each line of `new` the one of `old` that it is; `None` for one that was added.
-    pub(super) fn align(&self, old: &[usize], new: &[usize]) -> Vec<Option<usize>> {
+    pub(super) fn align(&self, old: &[usize], new: &[usize]) -> Alignment {
+        Alignment::new(self.found(old, new), old.len())
+    }
+
+    fn found(&self, old: &[usize], new: &[usize]) -> Vec<Option<usize>> {
         let mut found = vec![None; new.len()];
         let first = old.iter().zip(new).take_while(|(a, b)| a == b).count();
         let rest = old[first..].iter().rev().zip(new[first..].iter().rev());
@@ -299,36 +305,42 @@ impl Book {
         cost
     }
 
-    /// Blocks of `new`, among the lines that are open there, which stand in `old` among its open lines: pairs of the line
+    /// Blocks of `new`, among the lines that are open there, which stand in `old` among these lines: pairs of the line
     /// in `new` and the one in `old`. A block has at least so many lines and letters.
     pub(super) fn blocks(
         &self,
         old: &[usize],
-        is_source: &dyn Fn(usize) -> bool,
+        sources: Sources<'_>,
         new: &[usize],
         open: &[bool],
         (least_lines, least_letters): (usize, usize),
     ) -> Vec<(usize, usize)> {
+        let range = sources.range(old.len());
         let mut places: HashMap<usize, Vec<usize>> = HashMap::new();
-        for (place, number) in old.iter().enumerate().filter(|(place, _)| is_source(*place)) {
-            places.entry(*number).or_default().push(place);
+        for place in range.clone().filter(|place| sources.holds(*place)) {
+            places.entry(old[place]).or_default().push(place);
         }
-        let mut used = vec![false; old.len()];
         let mut pairs = Vec::new();
+        if places.is_empty() {
+            return pairs;
+        }
+        // Of the lines of the range.
+        let mut used = vec![false; range.len()];
         let mut at = 0;
         while at < new.len() {
-            let mut best = (0, 0);
+            let mut best = (0, range.start);
             if open[at] {
                 for place in places.get(&new[at]).into_iter().flatten().take(PLACES) {
                     let run = (0..)
                         .take_while(|n| {
                             open.get(at + n) == Some(&true)
                                 && old.get(place + n).is_some_and(|number| *number == new[at + n])
-                                && is_source(place + n)
+                                && sources.holds(place + n)
                         })
                         .count();
                     // Of places that are alike one that was not found yet.
-                    let better = run > best.0 || (run == best.0 && used[best.1] && !used[*place]);
+                    let is_used = |place: usize| used[place - range.start];
+                    let better = run > best.0 || (run == best.0 && is_used(best.1) && !is_used(*place));
                     if better {
                         best = (run, *place);
                     }
@@ -337,7 +349,7 @@ impl Book {
             let (run, place) = best;
             if run >= least_lines.max(1) && self.letters(&new[at..at + run]) >= least_letters {
                 for n in 0..run {
-                    used[place + n] = true;
+                    used[place + n - range.start] = true;
                     pairs.push((at + n, place + n));
                 }
                 at += run;

@@ -1,5 +1,6 @@
 //! Whose each line of a file is: by what the file was before and after each call, as nodes keep it.
 
+mod alignment;
 mod calls;
 mod commits;
 mod files;
@@ -7,6 +8,7 @@ mod lines;
 mod walk;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 
 use quipu_protocol::{Entry, Message, NodeId, SessionId, UnixMs};
@@ -24,7 +26,7 @@ pub const BLAMED_CHANGES: usize = CHANGES;
 /// Whose the lines of a file are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Blame {
-    /// Whose each line is.
+    /// Whose each line is, of those that were asked for.
     pub lines: Vec<LineAuthor>,
     /// Turns that wrote lines, the oldest first.
     pub turns: Vec<BlameTurn>,
@@ -111,8 +113,22 @@ pub async fn blame(
     content: &str,
     read: ReadFile<'_>,
 ) -> Result<Blame, StoreError> {
+    blame_lines(store, paths, content, 0..usize::MAX, read).await
+}
+
+/// The same of these lines alone, counted from 0: what is older than they are is not looked at.
+///
+/// # Errors
+/// What the store says.
+pub async fn blame_lines(
+    store: &dyn Graph,
+    paths: &[String],
+    content: &str,
+    lines: Range<usize>,
+    read: ReadFile<'_>,
+) -> Result<Blame, StoreError> {
     let mut walk = Walk::new(store, read);
-    let by = walk.lines(paths, content.as_bytes()).await?;
+    let by = walk.lines(paths, content.as_bytes(), lines).await?;
     let (changes, behind) = (walk.changes, walk.behind);
     let mut found: HashMap<NodeId, Call> = HashMap::new();
     for by in &by {

@@ -4,6 +4,7 @@ mod ahead;
 mod sources;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Entry, FileState, NodeId, SessionId, UnixMs};
@@ -14,8 +15,9 @@ use quipu_store::{
 use quipu_transcript::{Change, FileOpKind, absolute_path, file_ops};
 use sha2::{Digest as _, Sha256};
 
-use self::ahead::{AnswerPrefetch, StatePrefetch};
+use self::ahead::{AnswerPrefetch, StatePrefetch, both};
 use self::sources::{copies_only, words};
+use super::alignment::{Alignment, LineRuns, Sources};
 use super::calls::claims;
 use super::lines::{Book, Text};
 use super::{ReadFile, UnknownReason};
@@ -26,12 +28,15 @@ const MOVED: (usize, usize) = (1, 20);
 const LIKE: (usize, usize) = (1, 8);
 /// In the same file.
 const REPEATED: (usize, usize) = (3, 40);
-/// States of a file that are read together: at first, since what is older may not matter, and at most.
-const TOGETHER: (usize, usize) = (4, 32);
+/// States of a file that are read together: at first, since what is older may not matter, and at most, which is more than the
+/// store keeps as differences in a row.
+const TOGETHER: (usize, usize) = (4, 36);
 /// Bytes of these at most, where they differ in all.
 const TOGETHER_BYTES: u64 = 4 << 20;
-/// Answers that are read together.
+/// Answers that are read together, at most.
 const ANSWERS: usize = 64;
+/// From so many states on, the answers that come next are read ahead as well.
+const FAR: usize = 16;
 /// States whose lines are held at most: more than are read together, twice.
 const HELD: usize = 80;
 
@@ -91,7 +96,7 @@ struct Place {
     content: ChunkId,
 }
 
-/// Lines of a state, and which lines of the file in question they are.
+/// Lines of a state, each with the line of the file in question that it is: those whose author is looked for by themselves.
 type Open = Vec<(usize, usize)>;
 
 /// What a step did, as its node says.
@@ -125,8 +130,11 @@ pub(super) struct Walk<'a> {
     prompts: HashMap<NodeId, Arc<[FileStep]>>,
     entries: HashMap<NodeId, Option<Arc<Entry>>>,
     calls: HashMap<NodeId, Call>,
-    work: BTreeMap<Place, Open>,
+    work: BTreeMap<Place, LineRuns>,
     owners: Vec<Attribution>,
+    /// Of the lines that were asked for: whether the author is not known yet, from the first one on, and of how many.
+    unknown: (usize, Vec<bool>),
+    left: usize,
     /// Which lines were found in a state that is kept.
     pub(super) followed: Vec<bool>,
     /// Changes of the file that are known.
@@ -155,17 +163,21 @@ impl<'a> Walk<'a> {
             calls: HashMap::new(),
             work: BTreeMap::new(),
             owners: Vec::new(),
+            unknown: (0, Vec::new()),
+            left: 0,
             followed: Vec::new(),
             changes: 0,
             behind: 0,
         }
     }
 
-    /// Whose each line of a file is that has these names and this content.
+    /// Whose these lines of a file are that has these names and this content. All lines are followed, since one can tell where
+    /// its neighbour came from, until nothing is open of those that were asked for.
     pub(super) async fn lines(
         &mut self,
         paths: &[String],
         bytes: &[u8],
+        asked: Range<usize>,
     ) -> Result<Vec<Attribution>, StoreError> {
         let text = self.book.next_text(bytes);
         let content = ChunkId(Sha256::digest(bytes).into());
@@ -173,42 +185,46 @@ impl<'a> Walk<'a> {
         let chain = self.chain(paths.to_vec()).await?;
         let at = self.chains[chain].events.len();
         self.changes = at;
+        let asked = asked.start.min(text.len())..asked.end.min(text.len());
         self.owners = vec![Attribution::Nobody; text.len()];
+        (self.left, self.unknown) = (asked.len(), (asked.start, vec![true; asked.len()]));
         self.followed.clear();
-        let open = (0..text.len()).map(|line| (line, line)).collect();
         let place = Place { moment: (UnixMs::MAX, u64::MAX), after: false, chain, at, content };
-        self.ask(place, open);
+        self.ask(place, LineRuns::all(text.len()));
         self.followed = vec![false; text.len()];
-        while let Some((place, open)) = self.work.pop_last() {
+        while self.left > 0
+            && let Some((place, open)) = self.work.pop_last()
+        {
             if place.after {
                 self.after(place, open).await?;
             } else {
                 self.before(place, open).await?;
             }
         }
-        Ok(std::mem::take(&mut self.owners))
+        self.work.clear();
+        Ok(self.owners.drain(..).skip(asked.start).take(asked.len()).collect())
     }
 
-    fn ask(&mut self, place: Place, open: Open) {
-        if !open.is_empty() {
-            for (_, line) in &open {
-                if let Some(followed) = self.followed.get_mut(*line) {
-                    *followed = true;
-                }
-            }
-            let all = self.work.entry(place).or_default();
-            if all.is_empty() {
-                *all = open;
-            } else {
-                all.extend(open);
+    fn ask(&mut self, place: Place, open: LineRuns) {
+        if open.is_empty() {
+            return;
+        }
+        for lines in open.places() {
+            if let Some(followed) = self.followed.get_mut(lines) {
+                followed.fill(true);
             }
         }
+        self.work.entry(place).or_default().extend(open);
     }
 
     fn give(&mut self, open: &[(usize, usize)], by: &Attribution) {
         for (_, line) in open {
             if let Some(owner) = self.owners.get_mut(*line) {
                 *owner = by.clone();
+            }
+            let (first, unknown) = &mut self.unknown;
+            if let Some(unknown) = line.checked_sub(*first).and_then(|at| unknown.get_mut(at)) {
+                self.left -= usize::from(std::mem::take(unknown));
             }
         }
     }
@@ -219,8 +235,8 @@ impl<'a> Walk<'a> {
             return Ok(*known);
         }
         let of = FileSteps::Paths(paths.clone());
-        let steps = self.store.file_steps(FileStepQuery { of, limit: CHANGES }).await?;
-        let reported = self.store.changes(&paths).await?;
+        let steps = self.store.file_steps(FileStepQuery { of, limit: CHANGES });
+        let (steps, reported) = both(steps, self.store.changes(&paths)).await?;
         self.behind = self.behind.max(steps.behind).max(reported.behind);
         let mut events: Vec<Event> = steps.found.into_iter().map(Event::Step).collect();
         let watched: Vec<Option<SessionId>> = events
@@ -268,13 +284,15 @@ impl<'a> Walk<'a> {
                 ids.push(id);
             }
         }
-        self.answers(chain, at).await?;
         let first = ids.first().copied();
         let ahead = self.ahead.take().filter(|ahead| ahead.ids.first().copied() == first);
-        let reading = match ahead {
+        let mut reading = match ahead {
             Some(ahead) => ahead,
             None => StatePrefetch::new(self.store, ids[..ids.len().min(self.together)].to_vec()),
         };
+        // Beside the answers.
+        reading.reading.advance();
+        self.answers(chain, at).await?;
         self.together = (self.together * 2).min(TOGETHER.1);
         let StatePrefetch { ids: wanted, reading } = reading;
         let found = reading.await?;
@@ -324,7 +342,7 @@ impl<'a> Walk<'a> {
             }
         }
         // Far back, the store reads the next ones meanwhile.
-        if self.together == TOGETHER.1
+        if self.together >= FAR
             && self.answers_ahead.is_none()
             && let Some(ids) = self.unread_answers(steps)
         {
@@ -345,7 +363,7 @@ impl<'a> Walk<'a> {
                 Event::Reported(_) => None,
             })
             .filter(|answer| !self.entries.contains_key(answer))
-            .take(ANSWERS)
+            .take((2 * self.together).min(ANSWERS))
             .collect();
         ids.sort_unstable();
         ids.dedup();
@@ -445,18 +463,17 @@ impl<'a> Walk<'a> {
     }
 
     /// Lines of a state as it was just before an event: whoever left it so, or somebody since.
-    async fn before(&mut self, place: Place, open: Open) -> Result<(), StoreError> {
+    async fn before(&mut self, place: Place, open: LineRuns) -> Result<(), StoreError> {
         let chain = self.chains[place.chain].clone();
         if let Some(same) = same_before(&chain, place.at, place.chain, place.content) {
             self.ask(same, open);
             return Ok(());
         }
         let Some(text) = self.text(place.content).await? else {
-            self.give(&open, &Attribution::Unknown(UnknownReason::NotKept));
+            self.give(&open.pairs(), &Attribution::Unknown(UnknownReason::NotKept));
             return Ok(());
         };
         let mut why = None;
-        let mut rest = open;
         let mut at = place.at;
         let mut parent: Option<(Place, Text)> = None;
         // Changes of which only the calls are known.
@@ -489,13 +506,18 @@ impl<'a> Walk<'a> {
             }
         }
         reported.reverse();
-        rest = self.claimed(&chain, &reported, &text, rest).await?;
-        if let Some((parent, old)) = &parent {
-            let found = self.book.align(old, &text);
-            rest = self.follow(*parent, &found, rest);
-            let removed = removed(old.len(), &found);
-            rest = self.moved(*parent, old, &|at| removed[at], &text, rest, MOVED);
+        let mut open = open;
+        if !reported.is_empty() {
+            open = self.claimed(&chain, &reported, &text, open.pairs()).await?.into();
         }
+        let mut rest = match &parent {
+            None => open.pairs(),
+            Some((parent, old)) => {
+                let found = self.book.align(old, &text);
+                let rest = self.follow(*parent, &found, &open);
+                self.moved(*parent, old, Sources::Removed(&found.removed()), &text, rest, MOVED)
+            }
+        };
         if rest.is_empty() {
             return Ok(());
         }
@@ -513,19 +535,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Passes on the lines that are found in an earlier state; what is left.
-    fn follow(&mut self, to: Place, found: &[Option<usize>], open: Open) -> Open {
-        // Most lines are: what is open is the list of them.
-        let (mut same, mut rest) = (open, Vec::new());
-        same.retain_mut(|one| match found.get(one.0).copied().flatten() {
-            Some(place) => {
-                one.0 = place;
-                true
-            }
-            None => {
-                rest.push(*one);
-                false
-            }
-        });
+    fn follow(&mut self, to: Place, found: &Alignment, open: &LineRuns) -> Open {
+        let (same, rest) = open.follow(found);
         self.ask(to, same);
         rest
     }
@@ -535,20 +546,20 @@ impl<'a> Walk<'a> {
         &mut self,
         to: Place,
         old: &[usize],
-        is_source: &dyn Fn(usize) -> bool,
+        sources: Sources<'_>,
         text: &[usize],
         open: Open,
         least: (usize, usize),
     ) -> Open {
-        let (pairs, rest) = self.pairs(old, is_source, text, open, least);
-        self.ask(to, pairs);
+        let (pairs, rest) = self.pairs(old, sources, text, open, least);
+        self.ask(to, pairs.into());
         rest
     }
 
     fn pairs(
         &self,
         old: &[usize],
-        is_source: &dyn Fn(usize) -> bool,
+        sources: Sources<'_>,
         text: &[usize],
         open: Open,
         least: (usize, usize),
@@ -556,12 +567,16 @@ impl<'a> Walk<'a> {
         if old.is_empty() || open.is_empty() {
             return (Vec::new(), open);
         }
-        let mut is_open = vec![false; text.len()];
+        // Nothing else of the text is open.
+        let lines = open.iter().map(|(line, _)| *line);
+        let (first, last) = (lines.clone().min().unwrap_or(0), lines.max().unwrap_or(0));
+        let mut is_open = vec![false; last + 1 - first];
         for (line, _) in &open {
-            is_open[*line] = true;
+            is_open[line - first] = true;
         }
+        let found = self.book.blocks(old, sources, &text[first..=last], &is_open, least);
         let found: HashMap<usize, usize> =
-            self.book.blocks(old, is_source, text, &is_open, least).into_iter().collect();
+            found.into_iter().map(|(line, place)| (line + first, place)).collect();
         let (same, rest): (Open, Open) = open.into_iter().partition(|(line, _)| found.contains_key(line));
         (same.into_iter().filter_map(|(line, of)| Some((*found.get(&line)?, of))).collect(), rest)
     }
@@ -620,12 +635,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Lines of a state as an event left it: those that it did not change were there before.
-    async fn after(&mut self, place: Place, open: Open) -> Result<(), StoreError> {
+    async fn after(&mut self, place: Place, open: LineRuns) -> Result<(), StoreError> {
         let chain = self.chains[place.chain].clone();
         let Some(Event::Step(step)) = chain.events.get(place.at) else { return Ok(()) };
         self.read_together(&chain, place.at).await?;
         let Some(text) = self.text(place.content).await? else {
-            self.give(&open, &Attribution::Unknown(UnknownReason::NotKept));
+            self.give(&open.pairs(), &Attribution::Unknown(UnknownReason::NotKept));
             return Ok(());
         };
         let doing = self.doing(step).await?;
@@ -639,8 +654,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let before = Place { after: false, ..place };
-        let mut rest = open;
-        match self.state(&step.before).await? {
+        let mut rest = match self.state(&step.before).await? {
             Some((content, old)) => {
                 let found = match &doing {
                     StepAction::Tool => self.edited(&chain, step, &old, &text).await?,
@@ -649,31 +663,34 @@ impl<'a> Walk<'a> {
                 let found = found.unwrap_or_else(|| self.book.align(&old, &text));
                 if let Some(content) = content {
                     let to = Place { content, ..before };
-                    rest = self.follow(to, &found, rest);
-                    let removed = removed(old.len(), &found);
-                    rest = self.moved(to, &old, &|at| removed[at], &text, rest, MOVED);
-                    let (alike, left) = self.pairs(&old, &|at| removed[at], &text, rest, LIKE);
+                    let rest = self.follow(to, &found, &open);
+                    let removed = found.removed();
+                    let rest = self.moved(to, &old, Sources::Removed(&removed), &text, rest, MOVED);
+                    let (alike, mut rest) = self.pairs(&old, Sources::Removed(&removed), &text, rest, LIKE);
                     self.give(&alike, &Attribution::Unknown(UnknownReason::Alike));
-                    rest = left;
                     if let StepAction::Command(command) = &doing {
                         let (literal, left) = self.split_literal(command, &text, rest);
-                        rest = self.moved(to, &old, &|at| !removed[at], &text, left, REPEATED);
+                        rest = self.moved(to, &old, Sources::Kept(&removed), &text, left, REPEATED);
                         rest.extend(literal);
                     }
+                    rest
+                } else {
+                    open.pairs()
                 }
             }
             None => {
                 // What it was is not kept: lines that the call holds are its own, and nobody knows of the others.
-                rest = self.claimed(&chain, &[chain.events[place.at].clone()], &text, rest).await?;
+                let event = [chain.events[place.at].clone()];
+                let mut rest = self.claimed(&chain, &event, &text, open.pairs()).await?;
                 let earlier = self.earlier(&chain, place).await?;
                 if let Some((to, old)) = earlier {
                     let found = self.book.align(&old, &text);
-                    rest = self.follow(to, &found, rest);
+                    rest = self.follow(to, &found, &rest.into());
                 }
                 self.give(&rest, &Attribution::Unknown(UnknownReason::NotKept));
                 return Ok(());
             }
-        }
+        };
         rest = self.siblings(&chain, place, step, &doing, &text, rest).await?;
         if let StepAction::Command(command) = &doing {
             let (literal, left) = self.split_literal(command, &text, rest);
@@ -725,17 +742,6 @@ pub(super) fn command_of(arguments: &str) -> Option<String> {
         command: String,
     }
     serde_json::from_str::<Command>(arguments).ok().map(|call| call.command)
-}
-
-/// Which lines are not found again.
-fn removed(count: usize, found: &[Option<usize>]) -> Vec<bool> {
-    let mut removed = vec![true; count];
-    for place in found.iter().flatten() {
-        if let Some(removed) = removed.get_mut(*place) {
-            *removed = false;
-        }
-    }
-    removed
 }
 
 /// The newest state before an event with this very content.

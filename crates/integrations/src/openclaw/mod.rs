@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::configuration::{
-    Configuration, ConfigurationContent, ConfigurationFile, ConfigurationPlace, plugin,
+    Configuration, ConfigurationContent, ConfigurationFile, ConfigurationPlace, JsonAddition, JsonValue,
+    plugin,
 };
 use crate::hook_call::{Occasion, text};
 use crate::host::{Host, SessionStorage};
@@ -25,6 +26,11 @@ const PACKAGE_PLACES: &[ConfigurationPlace] = &[
 const PLUGIN_PLACES: &[ConfigurationPlace] = &[
     ConfigurationPlace { variable: "OPENCLAW_STATE_DIR", path: "extensions/quipu/index.js" },
     ConfigurationPlace { variable: "HOME", path: ".openclaw/extensions/quipu/index.js" },
+];
+
+const SETTINGS_PLACES: &[ConfigurationPlace] = &[
+    ConfigurationPlace { variable: "OPENCLAW_STATE_DIR", path: "openclaw.json" },
+    ConfigurationPlace { variable: "HOME", path: ".openclaw/openclaw.json" },
 ];
 
 const PLUGIN: &str = include_str!("plugin.js");
@@ -74,11 +80,20 @@ fn configuration(program: &Path) -> Configuration {
         "openclaw": { "extensions": ["./index.js"] } });
     let own = |places, text| ConfigurationFile { places, content: ConfigurationContent::Own(text) };
     let plugin = plugin(PLUGIN, program, NAME);
+    // A plugin that it did not bring along itself is told of no prompt without this.
+    let permission = JsonAddition {
+        members: ["plugins", "entries", "quipu"].map(str::to_owned).to_vec(),
+        value: JsonValue::Member(json!({ "enabled": true, "hooks": { "allowConversationAccess": true } })),
+    };
     Configuration {
         files: vec![
             own(MANIFEST_PLACES, format!("{manifest:#}\n")),
             own(PACKAGE_PLACES, format!("{package:#}\n")),
             own(PLUGIN_PLACES, plugin),
+            ConfigurationFile {
+                places: SETTINGS_PLACES,
+                content: ConfigurationContent::Json(vec![permission]),
+            },
         ],
         remark: Some(
             "Restart the gateway of OpenClaw, and allow the plugin `quipu` where `plugins.allow` is set.",

@@ -1,16 +1,15 @@
 //! Plain bytes: kept whole, compressed, as a difference to other bytes, or in pieces.
 
+mod resumed_hash;
 mod series;
 mod spliced;
 
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::io::Read as _;
 use std::ops::Range;
 use std::sync::Arc;
 
-use flate2::bufread::DeflateDecoder;
-use flate2::{Compress, Compression, FlushCompress, Status};
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use quipu_protocol::ChunkId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use sha2::{Digest as _, Sha256};
@@ -35,6 +34,8 @@ const PIECE: usize = 1 << 20;
 const DEPTH: u8 = 32;
 /// Bytes that are compared at once: bodies of requests are long and begin alike.
 const BLOCK: usize = 256;
+/// Bytes that one byte of a compressed row can hold, at most.
+const MOST_INFLATED: usize = 1_032;
 /// Depth, base, prefix, suffix.
 const DELTA_HEADER: usize = 1 + 32 + 8 + 8;
 
@@ -672,6 +673,7 @@ fn sha256(bytes: &[u8]) -> ChunkId {
 thread_local! {
     /// Kept, since its tables take longer to make than most differences take to compress.
     static COMPRESS: RefCell<Compress> = RefCell::new(Compress::new(Compression::new(3), false));
+    static DECOMPRESS: RefCell<Decompress> = RefCell::new(Decompress::new(false));
 }
 
 fn deflate(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -688,11 +690,16 @@ fn deflate(bytes: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Exactly `size` bytes, or nothing: a row cannot make us allocate more than it says.
+/// Exactly `size` bytes, or nothing: a row cannot make us allocate more than it says, or more than its bytes can hold.
 fn inflate(bytes: &[u8], size: usize) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    DeflateDecoder::new(bytes).take(size as u64 + 1).read_to_end(&mut out).ok()?;
-    (out.len() == size).then_some(out)
+    let most = bytes.len().saturating_mul(MOST_INFLATED).saturating_add(1);
+    // One byte more, so that what goes on behind them is seen.
+    let mut out = Vec::with_capacity((size + 1).min(most));
+    let status = DECOMPRESS.with_borrow_mut(|decompress| {
+        decompress.reset(false);
+        decompress.decompress_vec(bytes, &mut out, FlushDecompress::Finish)
+    });
+    (status.ok()? == Status::StreamEnd && out.len() == size).then_some(out)
 }
 
 #[cfg(test)]
@@ -706,6 +713,21 @@ mod tests {
 
     fn put(connection: &Connection, chunks: &[NewChunk], rows: &[EncodedChunk], revives: bool) {
         insert(connection, rows, chunks, revives).unwrap();
+    }
+
+    #[test]
+    fn rows_are_inflated_to_their_size_or_not_at_all() {
+        for bytes in [Vec::new(), b"x".to_vec(), vec![0; 3 << 20], (0..=255).cycle().take(70_000).collect()] {
+            let row = deflate(&bytes).unwrap();
+            assert_eq!(inflate(&row, bytes.len()).as_ref(), Some(&bytes));
+            let behind = [row.as_slice(), b"behind"].concat();
+            assert_eq!(inflate(&behind, bytes.len()).as_ref(), Some(&bytes));
+            assert_eq!(inflate(&row, bytes.len() + 1), None);
+            assert_eq!(bytes.len().checked_sub(1).and_then(|less| inflate(&row, less)), None);
+            assert_eq!(inflate(&row[..row.len() - 1], bytes.len()), None);
+            assert_eq!(inflate(&row, usize::MAX >> 1), None);
+        }
+        assert_eq!(inflate(b"no row", 6), None);
     }
 
     /// Another process erases between the making of rows and their transaction.

@@ -876,7 +876,12 @@ async fn differences(store: &dyn Store) {
     let mut wanted: Vec<Option<Vec<u8>>> = bodies.iter().cloned().map(Some).rev().collect();
     wanted.insert(40, None);
     for _ in 0..2 {
-        assert!(whole(store.chunk_series(&ids, u64::MAX).await.unwrap()) == wanted);
+        let mut from = 0;
+        while from < ids.len() {
+            let found = whole(store.chunk_series(&ids[from..], u64::MAX).await.unwrap());
+            assert!(!found.is_empty() && found == wanted[from..from + found.len()], "{from}");
+            from += found.len();
+        }
         for (most, count) in
             [(0, 1), (wanted.iter().flatten().take(3).map(|bytes| bytes.len() as u64).sum(), 3)]
         {

@@ -21,6 +21,14 @@ fn memory_tools_take_the_place_of_search_where_memory_is_on() {
     let mut client = Client::started(&world);
     let all = ["memory_search", "memory_get", "memory_note", "read", "around", "how", "why"];
     assert_eq!(names(&mut client), all);
+    // Together as cheap as without memory, and each names those that are there.
+    let listed = client.ask("tools/list", &json!({}));
+    let handed = listed["result"]["tools"].as_array().unwrap().iter().map(|tool| {
+        json!({ "name": tool["name"], "description": tool["description"], "input_schema": tool["inputSchema"] })
+    });
+    let handed = Value::from(handed.collect::<Vec<_>>()).to_string();
+    assert!(quipu_transcript::estimate_text(&handed) <= 500, "{handed}");
+    assert!(handed.contains("a node with read") && !handed.contains("recall"), "{handed}");
     let noted = text(&client.call("memory_note", &json!({ "text": "The gate is iron." })));
     assert!(noted.contains("\"author\":\"untrusted\""), "another agent noted it: {noted}");
     let found = text(&client.call("memory_search", &json!({ "query": "What colour has the gate?" })));

@@ -250,6 +250,71 @@ fn entries_twice_and_entries_too_late_are_told_apart() {
     super::pi::agrees_with_import(&world, "s1", &file);
 }
 
+/// What the helper has of its own, of `/proc`: in kB.
+fn own_memory(helper: &Helper) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", helper.process.running.child.id()));
+    let status = status.unwrap();
+    let own = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    own.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn helper_of_a_long_session_keeps_little_in_memory() {
+    let world = World::new([]);
+    let mut helper = Helper::start(&world);
+    helper.ask("hello", json!({}));
+    let before = own_memory(&helper);
+    helper.ask("open", json!({ "header": header("s1") }));
+    let words = "words ".repeat(200);
+    for number in 0..1_000_usize {
+        let entries = [entry(number, number.checked_sub(1), &words)];
+        let leaf = format!("{number:08x}");
+        let request = json!({ "session": "s1", "first": number, "entries": entries, "leaf": leaf });
+        assert_eq!(helper.ask("append", request)["result"]["count"], number + 1);
+        if number % 20 == 19 {
+            for (name, arguments) in [("life", json!({})), ("recall", json!({ "hash": "HEAD" }))] {
+                let request = json!({ "session": "s1", "name": name, "arguments": arguments, "leaf": leaf });
+                assert!(helper.ask("tool", request)["error"].is_null());
+            }
+        }
+    }
+    let grown = own_memory(&helper).saturating_sub(before);
+    assert!(grown < 20_000, "{grown} kB");
+    helper.ends();
+}
+
+#[test]
+fn restore_removes_what_killed_helpers_left() {
+    let world = World::new([]);
+    let mut helper = Helper::start(&world);
+    let file = world.file("s1.jsonl", format!("{}\n", header("s1")));
+    helper.ask("open", json!({ "header": header("s1"), "file": file }));
+    let append = json!({ "session": "s1", "first": 0, "entries": [entry(0, None, "a")], "leaf": null });
+    assert_eq!(helper.ask("append", append)["result"]["count"], 1);
+    let own = helper.process.running.child.id();
+    // Of helpers that are gone, one of which had the number of this one; of one that is at work; and of nobody.
+    let gone = [world.file("s1.jsonl.77.tmp", "x"), world.file(&format!("s1.jsonl.{own}.tmp"), "x")];
+    let others =
+        ["s1.jsonl.78.tmp", "s1.jsonl.notes.tmp", "s2.jsonl.77.tmp"].map(|name| world.file(name, "x"));
+    let at_work = std::fs::File::open(&others[0]).unwrap();
+    at_work.lock().unwrap();
+    let restored = helper.ask("restore", json!({ "session": "s1", "file": file }));
+    assert_eq!(restored["result"]["entries"], 1, "{restored}");
+    assert!(gone.iter().all(|file| !file.exists()) && others.iter().all(|file| file.exists()));
+    // One that cannot take the place of the file leaves nothing either.
+    let directory = world.path("work/s1.d");
+    std::fs::create_dir_all(directory.join("full")).unwrap();
+    let refused = helper.ask("restore", json!({ "session": "s1", "file": directory }));
+    assert_eq!(refused["error"]["code"], "file", "{refused}");
+    helper.ends();
+    let names = std::fs::read_dir(world.path("work")).unwrap();
+    let mut names: Vec<String> = names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    let wanted =
+        ["s1.d", "s1.jsonl", "s1.jsonl.78.tmp", "s1.jsonl.notes.tmp", "s1.jsonl.torn-1", "s2.jsonl.77.tmp"];
+    assert_eq!(names, wanted);
+}
+
 /// Between two looks of the helper a file can be made and removed; what Pi writes then goes to one without a header.
 #[test]
 fn file_that_begins_without_its_header_is_reported_as_gone() {

@@ -1,5 +1,7 @@
 //! Entries come into the graph as they are made.
 
+use std::time::Instant;
+
 use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::json;
 
@@ -156,55 +158,69 @@ fn identity_text_stays_with_its_session() {
 fn sessions_of_both_programs_stay_apart_in_one_store() {
     let Some(peer) = peer() else { return };
     // Each prompt is four nodes: the prompt, a call, its result, the answer. Ours run beside those of Pi, several calls in a row.
-    let (rounds, together) = if std::env::var_os("QUIPU_FULL").is_some() { (250, 10) } else { (2, 3) };
+    // Nobody makes room in a context, so each request holds a whole session: of ten thousand steps they would be most of the work.
+    let is_full = std::env::var_os("QUIPU_FULL").is_some();
+    let (sessions, rounds, together) = if is_full { (10, 25, 10) } else { (1, 2, 3) };
     let world = World::new([]);
     install_helper(&world);
-    // Neither makes room in its context.
     let models = world.path("home/.quipu/models.json");
     let text = std::fs::read_to_string(&models).unwrap();
     std::fs::write(&models, text.replace(":200000,", ":1000000000,")).unwrap();
-    let mut pi = Pi::start(&peer, &world, &[]);
-    let mut own: Option<String> = None;
-    for round in 0..rounds {
-        let ours = |reply: Reply| world.server.push(reply.only_for("To Quipu, "));
-        (1..2 * together).for_each(|at| ours(bash(&format!("c{at}"), &format!("true {at}"))));
-        ours(Answer::new().text(&format!("Quipu {round}.")).reply());
-        let said = format!("To Quipu, {round}.");
-        let running = RunningCommand::start(match &own {
-            None => world.quipu(&["-p", &said]),
-            Some(id) => world.quipu(&["-p", "--session", id, &said]),
-        });
-        for at in 0..together {
-            let theirs = |reply: Reply| world.server.push(reply.only_for("To Pi, "));
-            theirs(bash("c1", "true"));
-            theirs(Answer::new().text(&format!("Pi {round}.{at}.")).reply());
-            pi.prompt(&format!("To Pi, {round}.{at}."));
+    let mut kept: Vec<(String, &str, &str, usize)> = Vec::new();
+    let mut files = Vec::new();
+    for number in 0..sessions {
+        let mut pi = Pi::start(&peer, &world, &[]);
+        let mut own: Option<String> = None;
+        for round in 0..rounds {
+            let began = Instant::now();
+            let ours = |reply: Reply| world.server.push(reply.only_for("To Quipu, "));
+            (1..2 * together).for_each(|at| ours(bash(&format!("c{at}"), &format!("true {at}"))));
+            ours(Answer::new().text(&format!("Quipu {number}.{round}.")).reply());
+            let said = format!("To Quipu, {number}.{round}.");
+            let running = RunningCommand::start(match &own {
+                None => world.quipu(&["-p", &said]),
+                Some(id) => world.quipu(&["-p", "--session", id, &said]),
+            });
+            for at in 0..together {
+                let theirs = |reply: Reply| world.server.push(reply.only_for("To Pi, "));
+                theirs(bash("c1", "true"));
+                theirs(Answer::new().text(&format!("Pi {number}.{round}.{at}.")).reply());
+                pi.prompt(&format!("To Pi, {number}.{round}.{at}."));
+            }
+            running.wait().ok();
+            // Each holds the whole session.
+            world.server.forget_requests();
+            if own.is_none() {
+                let rows = world.sessions();
+                let is_new = |id: &str| kept.iter().all(|(known, ..)| known != id);
+                let mut ids =
+                    rows.iter().filter(|row| row["agent"] == "quipu").filter_map(|row| row["id"].as_str());
+                own = ids.find(|id| is_new(id)).map(str::to_owned);
+            }
+            if is_full {
+                println!("session {number}, round {round}: {:?}", began.elapsed());
+            }
         }
-        running.wait().ok();
-        // Each holds the whole session.
-        world.server.forget_requests();
-        if own.is_none() {
-            let rows = world.sessions();
-            let row = rows.iter().find(|row| row["agent"] == "quipu").unwrap();
-            own = row["id"].as_str().map(str::to_owned);
-        }
+        let (session, file) = (pi.session(), pi.file());
+        pi.close();
+        kept.push((session.clone(), "Pi", "Quipu", rounds * together));
+        kept.push((own.unwrap(), "Quipu", "Pi", rounds));
+        files.push((session, file));
     }
-    let (session, file) = (pi.session(), pi.file());
-    pi.close();
-    let own = own.unwrap();
-    let each = [(&session, "Pi", "Quipu", rounds * together), (&own, "Quipu", "Pi", rounds)];
-    for (id, this, other, prompts) in each {
+    for (id, this, other, prompts) in &kept {
         // `show` gives 5,000 nodes at most.
         let whole = world.run(&["export", "--format", "json", id]).ok().json();
         let shown = whole["nodes"].as_array().unwrap();
         let texts: Vec<String> = shown.iter().map(ToString::to_string).collect();
         assert!(!texts.iter().any(|text| text.contains(&format!("To {other},"))), "{texts:?}");
         let of_user = texts.iter().filter(|text| text.contains(&format!("To {this},"))).count();
-        assert_eq!(of_user, prompts, "{id}");
+        assert_eq!(of_user, *prompts, "{id}");
         let messages = ["user", "assistant", "toolResult"];
         let steps = shown.iter().filter(|node| messages.contains(&node["role"].as_str().unwrap_or_default()));
         assert_eq!(steps.count(), 4 * rounds * together, "{id}");
     }
-    agrees_with_import(&world, &session, &file);
+    for (session, file) in &files {
+        agrees_with_import(&world, session, file);
+    }
     world.run(&["doctor"]).ok();
 }

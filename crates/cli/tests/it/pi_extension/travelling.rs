@@ -1,5 +1,6 @@
 //! The four tools, and going back with them.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use nix::sys::signal::{Signal, kill};
@@ -25,6 +26,24 @@ fn id_of(file: &Path, said: &str) -> String {
     let all = entries(file);
     let found = all.iter().find(|entry| entry["message"]["content"].to_string().contains(said));
     found.unwrap_or_else(|| panic!("nobody said {said:?}"))["id"].as_str().unwrap().to_owned()
+}
+
+/// The names of all files below a directory; those beside a store come and go with its connections.
+fn files_below(directory: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            // Node keeps there what it compiled, when it ends.
+            if name != "node-compile-cache" {
+                found.extend(files_below(&path));
+            }
+        } else if !["-wal", "-shm"].iter().any(|end| name.ends_with(end)) {
+            found.insert(path);
+        }
+    }
+    found
 }
 
 fn tobe(id: &str, target: &str, message: &str) -> Reply {
@@ -86,6 +105,7 @@ fn goes_back(peer: &[PathBuf; 2]) {
     pi.prompt("Take the left one.");
     let (session, file) = (pi.session(), pi.file());
     let target = id_of(&file, "Two ways lead on.");
+    let before = files_below(&world.path("."));
     world.server.push(tobe("c1", &format!("pi:{target}"), "Left is closed. Take the right one."));
     world.server.push(says("I take the right one."));
     pi.prompt("And now?");
@@ -115,6 +135,8 @@ fn goes_back(peer: &[PathBuf; 2]) {
     );
 
     pi.close();
+    // It leaves no file behind, and puts none back.
+    assert_eq!(files_below(&world.path(".")), before);
     // The turn that was left is whole: its call has its result.
     let all = entries(&file);
     let result = all.iter().find(|entry| entry["message"]["toolCallId"] == "c1").unwrap();

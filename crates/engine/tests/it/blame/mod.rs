@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use quipu::history::LineAuthor;
+use quipu::history::{Blame, LineAuthor, blame_lines};
 use quipu::protocol::{
     AssistantMessage, ChunkId, Content, Entry, Epoch, FileChange, FileState, Json, Message, NodeId,
     SessionId, SessionStart, StepInfo, ToolCall, ToolResultMessage,
@@ -20,6 +20,7 @@ use quipu_dag::{Node, NodeRecord};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::storage::{errors, failing};
 use crate::support::{open_store, scratch};
 
 /// Files by name, as they are on the disk.
@@ -186,6 +187,59 @@ impl fmt::Display for Score {
     }
 }
 
+/// Each line, as whoever shows it knows it: by the node of its turn.
+fn told(blame: &Blame) -> Vec<Result<NodeId, LineAuthor>> {
+    let of = |line: &LineAuthor| match line {
+        LineAuthor::Turn(turn) => Ok(blame.turns[*turn].node),
+        other => Err(*other),
+    };
+    blame.lines.iter().map(of).collect()
+}
+
+/// Who asks for some lines is told of them what he would be told of all.
+async fn part_is_as_in_the_whole(
+    store: &dyn Graph,
+    path: &str,
+    content: &str,
+    read: quipu::history::ReadFile<'_>,
+    whole: &Blame,
+) {
+    let (count, whole) = (whole.lines.len(), told(whole));
+    for lines in [count / 3..count / 3 + 1, count / 2..count + 7, count..count + 1] {
+        let part = blame_lines(store, &[path.to_owned()], content, lines.clone(), read).await.unwrap();
+        assert_eq!(told(&part), whole[lines.start..lines.end.min(count)], "{path} {lines:?}");
+    }
+}
+
+/// A file that a hundred turns changed: who asks for a line of one of the last turns needs none of the others.
+#[tokio::test]
+async fn last_line_is_told_without_the_states_before() {
+    let mut replay = Replay::new();
+    let mut lines: Vec<String> = (0..100).map(|at| format!("let value_{at} = compute({at});")).collect();
+    let mut disk = Disk::new();
+    for turn in 0..100 {
+        lines[turn] = format!("let value_{turn} = changed_by({turn});");
+        disk.insert("a.rs".to_owned(), lines.join("\n") + "\n");
+        let arguments = serde_json::json!({ "path": "a.rs" });
+        replay.turn("write", &arguments, &disk);
+    }
+    replay.write().await;
+    let (path, content) = (format!("{CWD}/a.rs"), &disk["a.rs"]);
+    let mut reads = Vec::new();
+    for (asked, most) in [(0..usize::MAX, 1_000), (0..1, 1_000), (99..100, 40), (97..98, 60)] {
+        let store = failing(&replay.store, usize::MAX, 0, errors()[0].clone());
+        let blame = blame_lines(&*store, &[path.clone()], content, asked.clone(), &|_| None).await.unwrap();
+        let last = asked.end.min(100) - 1;
+        let found = told(&blame);
+        assert_eq!(found.last(), Some(&Ok(replay.turns[last])), "{asked:?}");
+        let (nodes, chunks) = store.reads();
+        assert!(nodes + chunks <= most, "{asked:?}: {nodes} nodes, {chunks} states");
+        reads.push(nodes + chunks);
+    }
+    // All of them with the prompts of all turns; the first line with its own alone.
+    assert!(reads[2] * 10 < reads[0] && reads[1] * 2 > reads[0], "{reads:?}");
+}
+
 /// Tells the lines of a file; `truth` is each line's turn, or none.
 pub(crate) async fn score(
     store: &dyn Graph,
@@ -199,6 +253,7 @@ pub(crate) async fn score(
     let read = |path: &Path| on_disk(path).map(|text| text.clone().into_bytes());
     let blame = quipu::history::blame(store, &[path.to_owned()], content, &read).await.unwrap();
     assert_eq!((blame.lines.len(), truth.len()), (content.lines().count(), truth.len()), "{path}");
+    part_is_as_in_the_whole(store, path, content, &read, &blame).await;
     let mut score = Score::default();
     for (of, truth) in blame.lines.iter().zip(truth) {
         let told = match of {

@@ -1,5 +1,6 @@
 //! What the store reads while other things are looked at: states of a file, and the answers whose calls made them.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -40,6 +41,25 @@ impl<'a> AnswerPrefetch<'a> {
     }
 }
 
+/// Two reads at once.
+pub(super) async fn both<A: Default + Unpin, B: Default + Unpin>(
+    a: Fut<'_, A>,
+    b: Fut<'_, B>,
+) -> Result<(A, B), StoreError> {
+    let (mut a, mut b) = (PendingRead::Under(a), PendingRead::Under(b));
+    poll_fn(|context| {
+        a.proceed(context);
+        b.proceed(context);
+        if matches!((&a, &b), (PendingRead::Done(_), PendingRead::Done(_))) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+    Ok((a.await?, b.await?))
+}
+
 /// A read under way, or its result.
 pub(super) enum PendingRead<'a, T> {
     Under(Fut<'a, T>),
@@ -49,12 +69,15 @@ pub(super) enum PendingRead<'a, T> {
 impl<T> PendingRead<'_, T> {
     /// Lets the store begin, or go on with the next step, without waiting.
     pub(super) fn advance(&mut self) {
-        if let Self::Under(reading) = self {
-            // Whoever waits later leaves a waker of its own.
-            let mut context = Context::from_waker(Waker::noop());
-            if let Poll::Ready(found) = reading.as_mut().poll(&mut context) {
-                *self = Self::Done(found);
-            }
+        // Whoever waits later leaves a waker of its own.
+        self.proceed(&mut Context::from_waker(Waker::noop()));
+    }
+
+    fn proceed(&mut self, context: &mut Context<'_>) {
+        if let Self::Under(reading) = self
+            && let Poll::Ready(found) = reading.as_mut().poll(context)
+        {
+            *self = Self::Done(found);
         }
     }
 }

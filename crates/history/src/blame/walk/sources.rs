@@ -9,8 +9,9 @@ use quipu_store::{CHANGES, FileStep, FileStepQuery, FileSteps, StoreError};
 use quipu_transcript::{FileOpKind, absolute_path, file_ops};
 
 use super::super::UnknownReason;
+use super::super::alignment::{Alignment, Sources};
 use super::super::lines::Text;
-use super::{Attribution, Chain, Event, LIKE, MOVED, Open, Place, REPEATED, StepAction, Walk, removed};
+use super::{Attribution, Chain, Event, LIKE, MOVED, Open, Place, REPEATED, StepAction, Walk};
 
 /// Other files of the same call, and of the same prompt, that lines are looked for in.
 const SIBLINGS: usize = 64;
@@ -35,7 +36,7 @@ impl Walk<'_> {
         step: &FileStep,
         old: &Text,
         new: &Text,
-    ) -> Result<Option<Vec<Option<usize>>>, StoreError> {
+    ) -> Result<Option<Alignment>, StoreError> {
         let Some(answer) = step.answer else { return Ok(None) };
         let Some((name, arguments)) = self.call(answer, step.call).await? else { return Ok(None) };
         let ops = file_ops(&name, &arguments);
@@ -99,16 +100,16 @@ impl Walk<'_> {
             let part = self.book.text(&after);
             let inner = self.book.align(&old[first..last.min(old.len())], &part);
             made.extend(part.iter());
-            found.extend(inner.into_iter().map(|at| at.map(|at| at + first)));
+            found.extend((0..part.len()).map(|line| inner.get(line).map(|at| at + first)));
             line = last;
         }
         made.extend_from_slice(old.get(line..).unwrap_or_default());
         found.extend((line..old.len()).map(Some));
-        Ok((made[..] == new[..]).then_some(found))
+        Ok((made[..] == new[..]).then(|| Alignment::new(found, old.len())))
     }
 
     /// The same for an edit that put whole lines in the place of others: where it did is where the texts begin to differ.
-    fn edited_lines(&self, from: &str, to: &str, old: &Text, new: &Text) -> Option<Vec<Option<usize>>> {
+    fn edited_lines(&self, from: &str, to: &str, old: &Text, new: &Text) -> Option<Alignment> {
         let (from, to) = match (from.strip_suffix('\n'), to.strip_suffix('\n')) {
             (Some(from), Some(to)) => (from, to),
             (None, None) => (from, to),
@@ -133,11 +134,7 @@ impl Walk<'_> {
             return None;
         }
         let inner = self.book.align(&old[first..old_end], &new[first..new_end]);
-        let mut found: Vec<Option<usize>> = Vec::with_capacity(new.len());
-        found.extend((0..first).map(Some));
-        found.extend(inner.into_iter().map(|at| at.map(|at| at + first)));
-        found.extend((old_end..old.len()).map(Some));
-        Some(found)
+        Some(Alignment::between(first, inner, old.len() - old_end))
     }
 
     /// Lines that stand in the command itself, and the others.
@@ -205,42 +202,42 @@ impl Walk<'_> {
                     continue;
                 }
             }
-            let kept = match other.after {
-                FileState::Absent => Vec::new(),
-                _ => removed(old.len(), &self.book.align(&old, &left)),
+            let removed = match other.after {
+                FileState::Absent => None,
+                _ => Some(self.book.align(&old, &left).removed()),
             };
-            let is_removed = |at: usize| kept.get(at).copied().unwrap_or(true);
+            let sources = removed.as_ref().map_or(Sources::All, Sources::Removed);
             let (mut pairs, mut left): (Open, Open);
             if near && is_new && other.after == FileState::Absent && rest.len() == text.len() {
                 let found = self.book.align(&old, text);
-                let same = found.iter().flatten().count();
+                let same = found.kept();
                 if same * 2 >= old.len().min(text.len()) && same > 0 {
                     let all = std::mem::take(&mut rest);
                     let (same, others): (Open, Open) =
-                        all.into_iter().partition(|(line, _)| found[*line].is_some());
-                    pairs = same.into_iter().filter_map(|(line, of)| Some((found[line]?, of))).collect();
+                        all.into_iter().partition(|(line, _)| found.get(*line).is_some());
+                    pairs = same.into_iter().filter_map(|(line, of)| Some((found.get(line)?, of))).collect();
                     left = others;
-                    let (more, others) = self.pairs(&old, &|_| true, text, left, MOVED);
+                    let (more, others) = self.pairs(&old, Sources::All, text, left, MOVED);
                     pairs.extend(more);
                     left = others;
                 } else {
                     let all = std::mem::take(&mut rest);
-                    (pairs, left) = self.pairs(&old, &|_| true, text, all, MOVED_BESIDE);
-                    let (alike, others) = self.pairs(&old, &|_| true, text, left, LIKE);
+                    (pairs, left) = self.pairs(&old, Sources::All, text, all, MOVED_BESIDE);
+                    let (alike, others) = self.pairs(&old, Sources::All, text, left, LIKE);
                     self.give(&alike, &Attribution::Unknown(UnknownReason::Alike));
                     left = others;
                 }
             } else {
                 let least = if near { MOVED_BESIDE } else { MOVED_APART };
-                (pairs, left) = self.pairs(&old, &is_removed, text, std::mem::take(&mut rest), least);
+                (pairs, left) = self.pairs(&old, sources, text, std::mem::take(&mut rest), least);
                 if near {
-                    let (alike, others) = self.pairs(&old, &is_removed, text, left, LIKE);
+                    let (alike, others) = self.pairs(&old, sources, text, left, LIKE);
                     self.give(&alike, &Attribution::Unknown(UnknownReason::Alike));
                     left = others;
                 }
                 if near && let StepAction::Command(command) = doing {
                     let (literal, others) = self.split_literal(command, text, left);
-                    let (more, others) = self.pairs(&old, &|_| true, text, others, BESIDE);
+                    let (more, others) = self.pairs(&old, Sources::All, text, others, BESIDE);
                     pairs.extend(more);
                     left = others;
                     left.extend(literal);
@@ -257,7 +254,7 @@ impl Walk<'_> {
                 .position(|event| matches!(event, Event::Step(found) if found.node == other.node));
             let Some(at) = at else { continue };
             let moment = if earlier && !near { (other.at, other.seq) } else { place.moment };
-            self.ask(Place { moment, after: false, chain, at, content }, pairs);
+            self.ask(Place { moment, after: false, chain, at, content }, pairs.into());
         }
         Ok(rest)
     }
@@ -294,7 +291,7 @@ impl Walk<'_> {
             .iter()
             .position(|event| matches!(event, Event::Step(found) if found.node == other.node));
         let Some(at) = at else { return Ok(false) };
-        self.ask(Place { moment, after, chain: number, at, content }, open.to_vec());
+        self.ask(Place { moment, after, chain: number, at, content }, open.to_vec().into());
         Ok(true)
     }
 
@@ -340,7 +337,7 @@ impl Walk<'_> {
                 seen.push(path);
                 let Some(old) = self.text(content).await? else { continue };
                 let to = Place { moment: place.moment, after: false, chain: number, at, content };
-                rest = self.moved(to, &old, &|_| true, text, rest, COPIED);
+                rest = self.moved(to, &old, Sources::All, text, rest, COPIED);
             } else if other.events.is_empty()
                 && path.starts_with(&format!("{}/", step.cwd.trim_end_matches('/')))
                 && let Some(bytes) = (self.read)(Path::new(&path))
@@ -348,7 +345,7 @@ impl Walk<'_> {
                 // No call ever changed it.
                 seen.push(path);
                 let old = self.book.text(&bytes);
-                let (pairs, left) = self.pairs(&old, &|_| true, text, rest, COPIED);
+                let (pairs, left) = self.pairs(&old, Sources::All, text, rest, COPIED);
                 self.give(&pairs, &Attribution::Nobody);
                 rest = left;
             }
@@ -391,14 +388,15 @@ impl Walk<'_> {
             let (after, Some((Some(content), old))) = state else { continue };
             let whole = rest.len() == text.len();
             let found = whole.then(|| self.book.align(&old, text));
-            let found = found.filter(|found| found.iter().flatten().count() * 2 > text.len());
+            let found = found.filter(|found| found.kept() * 2 > text.len());
             let (pairs, left) = match found {
                 Some(found) => {
-                    let (same, left): (Open, Open) =
-                        std::mem::take(&mut rest).into_iter().partition(|(line, _)| found[*line].is_some());
-                    (same.into_iter().filter_map(|(line, of)| Some((found[line]?, of))).collect(), left)
+                    let (same, left): (Open, Open) = std::mem::take(&mut rest)
+                        .into_iter()
+                        .partition(|(line, _)| found.get(*line).is_some());
+                    (same.into_iter().filter_map(|(line, of)| Some((found.get(line)?, of))).collect(), left)
                 }
-                None => self.pairs(&old, &|_| true, text, std::mem::take(&mut rest), REPEATED),
+                None => self.pairs(&old, Sources::All, text, std::mem::take(&mut rest), REPEATED),
             };
             rest = left;
             if pairs.is_empty() {
@@ -412,7 +410,7 @@ impl Walk<'_> {
                 continue;
             };
             let moment = (step.at, step.seq);
-            self.ask(Place { moment, after, chain: number, at, content }, pairs);
+            self.ask(Place { moment, after, chain: number, at, content }, pairs.into());
         }
         Ok(rest)
     }
@@ -438,7 +436,8 @@ impl Walk<'_> {
             let Some((Some(content), old)) = self.state(&other.after).await? else { continue };
             let found = self.book.align(&old, text);
             let moment = chain.events[at].moment();
-            rest = self.follow(Place { moment, after: true, chain: place.chain, at, content }, &found, rest);
+            let to = Place { moment, after: true, chain: place.chain, at, content };
+            rest = self.follow(to, &found, &rest.into());
         }
         Ok(rest)
     }
