@@ -152,7 +152,8 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 43] = [
+    const ELSEWHERE: [&str; 44] = [
+        "past.",
         "tools",
         "web.",
         "agents.",
