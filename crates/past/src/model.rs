@@ -23,6 +23,9 @@ pub const LEAF_TOKENS: u64 = 512;
 pub const PARENT_TOKENS: u64 = 768;
 /// Bytes that are counted as one token.
 pub const TOKEN_BYTES: usize = 4;
+/// As many bytes.
+const LEAF_BYTES: usize = 512 * TOKEN_BYTES;
+const PARENT_BYTES: usize = 768 * TOKEN_BYTES;
 /// Bytes of nodes in one prompt at most, about; the middle of more is left out.
 const PROMPT: usize = 64_000;
 /// Bytes of one text at most: its beginning and its end.
@@ -163,13 +166,9 @@ fn tokens(bytes: usize) -> u64 {
     bytes.div_ceil(TOKEN_BYTES) as u64
 }
 
-const fn most_tokens(level: u32) -> u64 {
-    if level == 0 { LEAF_TOKENS } else { PARENT_TOKENS }
-}
-
 /// Bytes of a summary by a model at most.
 pub(crate) const fn most_bytes(level: u32) -> usize {
-    most_tokens(level) as usize * TOKEN_BYTES
+    if level == 0 { LEAF_BYTES } else { PARENT_BYTES }
 }
 
 /// The call for a chunk of nodes whose texts stand in the prompt with so many bytes each.
@@ -316,7 +315,9 @@ pub(crate) fn judged(ask: &SummaryAsk, reply: &SummaryReply) -> Result<String, U
     let key = ask.prompt.lines().next().unwrap_or_default();
     let told = ask.system.lines().next().unwrap_or_default();
     let echo: String = text.chars().take(ECHO).collect();
-    if text.contains(key) || text.contains(told) || (echo.len() >= ECHO && ask.prompt.contains(&echo)) {
+    // What draws summaries together may begin as one of them does.
+    let repeats = ask.system == LEAF && echo.len() >= ECHO && ask.prompt.contains(&echo);
+    if text.contains(key) || text.contains(told) || repeats {
         return Err(Unusable::Echo);
     }
     if text.len() <= most && !reply.is_cut {
