@@ -4,6 +4,7 @@ mod build;
 mod cover;
 mod show;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
@@ -11,7 +12,7 @@ use jiff::tz::TimeZone;
 use quipu_host::past::project_past;
 use quipu_host::{Home, now};
 use quipu_past::{ChunkEntry, PastIndex, PastScope, ReviewState, set_review_state};
-use quipu_store::Graph;
+use quipu_store::{Graph, SessionQuery};
 use serde_json::json;
 
 use crate::args::OutArgs;
@@ -19,10 +20,9 @@ use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::home::{home, no_sessions};
 use crate::memory::person::of_a_person;
-use crate::print::note;
+use crate::print::{note, printable};
 
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct PastArgs {
     #[command(subcommand)]
     action: Option<PastAction>,
@@ -35,10 +35,10 @@ pub(crate) struct PastArgs {
 
 #[derive(Debug, Subcommand)]
 enum PastAction {
-    /// Show what a build would make. Nothing is written, and no model is asked.
-    Estimate(PastOptions),
+    /// Show what a build would make, with the calls of a model and their cost. Nothing is written, and no model is asked.
+    Estimate(BuildArgs),
     /// Make the chunks that are missing. What a build that was cut off has made is not made again.
-    Build(PastOptions),
+    Build(BuildArgs),
     /// Show what a chunk stands on: its sources, and what else was said in its span.
     Sources(ChunkArgs),
     /// Show what has no summary, what came late, and chunks that cannot be used.
@@ -49,6 +49,15 @@ enum PastAction {
     Retract(ChunkArgs),
     /// Mark a chunk as read and found good; one that was taken back is shown again.
     Review(ChunkArgs),
+}
+
+#[derive(Debug, Args)]
+struct BuildArgs {
+    /// Ask no model, also where the settings allow one.
+    #[arg(long)]
+    extractive: bool,
+    #[command(flatten)]
+    of: PastOptions,
 }
 
 #[derive(Debug, Args)]
@@ -89,6 +98,11 @@ pub(crate) struct PastOptions {
 }
 
 pub(crate) async fn run(args: &PastArgs) -> Result<(), Failure> {
+    let PastOptions { all, agent, session, out } = &args.of;
+    let is_set = *all || agent.is_some() || session.is_some() || out.json || out.store.store.is_some();
+    if args.action.is_some() && is_set {
+        return Err(Failure::usage("options stand behind the command: `quipu past build --all`"));
+    }
     match &args.action {
         None if args.what.is_empty() => show::list(&args.of).await,
         None => show::show(&args.what, &args.of).await,
@@ -104,11 +118,28 @@ pub(crate) async fn run(args: &PastArgs) -> Result<(), Failure> {
 
 /// A store, and whose past in it is meant.
 struct PastStore {
+    home: Home,
     store: Arc<dyn Graph>,
     scope: PastScope,
 }
 
 impl PastOptions {
+    /// Where the store is, and how things are printed.
+    pub(crate) const fn out(&self) -> &OutArgs {
+        &self.out
+    }
+
+    /// Whose past is meant.
+    ///
+    /// # Errors
+    /// Where there is no such session or agent.
+    pub(crate) async fn scope(&self) -> Result<PastScope, Failure> {
+        if self.agent.is_none() && self.session.is_none() {
+            return if self.all { Ok(PastScope::All) } else { Ok(project_past(&current_dir()?)) };
+        }
+        Ok(self.open().await?.scope)
+    }
+
     /// # Errors
     /// Where there is no store yet, or no such session.
     async fn open(&self) -> Result<PastStore, Failure> {
@@ -130,17 +161,36 @@ impl PastOptions {
         self.opened(&home, store).await
     }
 
-    async fn opened(&self, _: &Home, store: Arc<dyn Graph>) -> Result<PastStore, Failure> {
+    async fn opened(&self, home: &Home, store: Arc<dyn Graph>) -> Result<PastStore, Failure> {
         let scope = match (&self.agent, &self.session) {
             _ if self.all => PastScope::All,
-            (Some(agent), _) => PastScope::Agent(agent.clone()),
+            (Some(agent), _) => agent_past(&*store, agent).await?,
             (None, Some(session)) => {
                 PastScope::Session(quipu_host::session_named(&*store, session).await?.id)
             }
             (None, None) => project_past(&current_dir()?),
         };
-        Ok(PastStore { store, scope })
+        Ok(PastStore { home: home.clone(), store, scope })
     }
+}
+
+/// The past of a program that has sessions, or had some.
+async fn agent_past(store: &dyn Graph, agent: &str) -> Result<PastScope, Failure> {
+    let scope = PastScope::Agent(agent.to_owned());
+    if store.head(&scope.ref_name()).await?.is_some() {
+        return Ok(scope);
+    }
+    let rows = store.sessions(SessionQuery::default()).await?;
+    if rows.iter().any(|row| row.agent == agent) {
+        return Ok(scope);
+    }
+    let known: BTreeSet<&str> = rows.iter().map(|row| row.agent.as_str()).collect();
+    let known: Vec<String> = known.into_iter().map(printable).collect();
+    Err(Failure::usage(format!(
+        "no session is of `{}`; there are sessions of {}",
+        printable(agent),
+        known.join(", ")
+    )))
 }
 
 impl PastStore {

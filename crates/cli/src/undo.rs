@@ -162,7 +162,10 @@ fn tell(home: &Home, row: &SessionRow, done: &[TimeStep], json: bool, verb: &str
     }
     if let (false, Some(last)) = (json, done.last()) {
         match last.to {
-            Some(to) if quipu::holds_notes(row) => writeln!(out, "{to}")?,
+            // Nobody talks in these.
+            Some(to) if quipu::holds_notes(row) || row.id.as_str().starts_with(quipu_past::PAST_SESSION) => {
+                writeln!(out, "{to}")?;
+            }
             Some(to) => {
                 note(format!(
                     "Continue with `quipu -p --session {}{} \"…\"`.",

@@ -102,7 +102,7 @@ pub use merge::{Merge, MergeReport};
 pub use models::{ModelLookupError, Models, PurposeModel};
 pub use opening::{OpenedSession, holds_notes, takes_no_prompts};
 pub use outputs::{KeptOutputs, Outputs};
-pub use owner::is_dead_owner;
+pub use owner::{is_dead_owner, with_lease};
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
 pub use planning::PLANS_PURPOSE;
 pub use planning_settings::PlanningSettings;

@@ -78,7 +78,10 @@ impl Lease {
 }
 
 /// Does this while nobody else writes to a ref; `busy` is the error where somebody living does.
-pub(crate) async fn with_lease<T, E: From<StoreError>>(
+///
+/// # Errors
+/// `busy`, what the store says, and what the work does.
+pub async fn with_lease<T, E: From<StoreError>>(
     store: &Arc<dyn Graph>,
     name: &RefName,
     busy: impl FnOnce() -> E,
@@ -88,7 +91,13 @@ pub(crate) async fn with_lease<T, E: From<StoreError>>(
     if lease.take(name).await? != LeaseResult::Acquired {
         return Err(busy());
     }
-    let done = work.await;
+    let mut work = std::pin::pin!(work);
+    let done = loop {
+        match tokio::time::timeout(RENEW, &mut work).await {
+            Ok(done) => break done,
+            Err(_) => lease.hold(name).await,
+        }
+    };
     lease.release().await;
     done
 }

@@ -3,7 +3,7 @@
 //! a move of its own, so nothing is ever lost, and any process can continue with it.
 
 use quipu_protocol::{Entry, Message, NodeId, SessionId};
-use quipu_store::{LineageEnd, LoggedMove, RefName, ReflogQuery, SessionRow, decode_nodes};
+use quipu_store::{LineageEnd, LoggedMove, PAST_MOVE, RefName, ReflogQuery, SessionRow, decode_nodes};
 
 use crate::change::ChangeError;
 use crate::commit::MoveContext;
@@ -461,9 +461,11 @@ impl Engine {
             match found {
                 AppendedKind::Turn(to, what) => return Ok(again(to, what)),
                 AppendedKind::Nothing => {}
-                // The message there is what the move brought, and the answer goes with it.
+                // The message there is what the move brought, and the answer goes with it; a build of a past goes on behind it.
                 AppendedKind::Other
-                    if anchor.as_ref().is_some_and(|anchor| anchor.why == crate::arrival::TOBE) => {}
+                    if anchor.as_ref().is_some_and(|anchor| {
+                        anchor.why == crate::arrival::TOBE || anchor.why == PAST_MOVE
+                    }) => {}
                 AppendedKind::Other => return Ok(again(began, "turn")),
             }
         }

@@ -375,6 +375,10 @@ async fn prepare(
     if replay.is_none() {
         options.hooks.splice(..0, request.hooks.iter().cloned());
         options.hooks.extend(crate::command_hooks::command_hooks(&config.hooks));
+        if config.past_after_session && !request.in_memory {
+            let scope = crate::past::project_past(&options.cwd);
+            options.hooks.push(Arc::new(crate::past::AfterSession::new(home, scope)));
+        }
     }
     crate::active_memory::install(&mut options, home, engine, request);
     // Without a store of its own there is nothing to read again.

@@ -1,11 +1,22 @@
-//! The past of a project, of an agent or of everything, in a home.
+//! The past of a project, of an agent or of everything, in a home: whose it is, and who makes its summaries.
+
+mod after_session;
+mod model;
 
 use std::path::Path;
+use std::sync::Arc;
 
+use quipu::{Runner, RunnerError};
 use quipu_memory::project_root;
-use quipu_past::{PastError, PastScope};
+use quipu_past::{BuildEnd, BuildProgress, ExtractiveSummary, PastError, PastPlan, PastScope, Summaries};
+use quipu_store::Graph;
 
-use crate::Failure;
+use crate::background_budget::background_budget;
+use crate::purposes::PAST_PURPOSE;
+use crate::{Failure, Home, now};
+
+pub(crate) use after_session::AfterSession;
+pub use model::PastModel;
 
 impl From<PastError> for Failure {
     fn from(error: PastError) -> Self {
@@ -24,4 +35,79 @@ impl From<PastError> for Failure {
 #[must_use]
 pub fn project_past(cwd: &Path) -> PastScope {
     PastScope::Project(project_root(cwd).to_string_lossy().into_owned())
+}
+
+/// Who makes the summaries of pasts here.
+#[derive(Debug)]
+pub enum PastWriters {
+    /// Rules.
+    Rules,
+    /// A model, within its budget.
+    Model(Box<PastModel>),
+}
+
+impl PastWriters {
+    /// A model where a person said what the past may cost (`budget.background`), else rules. `runner` makes what asks it.
+    ///
+    /// # Errors
+    /// Where a model is allowed, and none can be asked.
+    pub async fn of(
+        home: &Home,
+        store: &Arc<dyn Graph>,
+        runner: impl FnOnce() -> Result<Runner, RunnerError>,
+    ) -> Result<Self, Failure> {
+        // What was spent does not matter yet.
+        if !crate::has_background_budget(home, PAST_PURPOSE)
+            || background_budget(home, &**store, PAST_PURPOSE).await?.limit <= 0.0
+        {
+            return Ok(Self::Rules);
+        }
+        Ok(Self::Model(Box::new(PastModel::new(home, store, runner)?)))
+    }
+
+    /// Them, for a plan and a build.
+    #[must_use]
+    pub fn summaries(&self) -> Summaries<'_> {
+        match self {
+            Self::Rules => Summaries::Rules(&ExtractiveSummary),
+            Self::Model(model) => Summaries::Model(&**model),
+        }
+    }
+
+    /// The model that is asked, where one is.
+    #[must_use]
+    pub fn model(&self) -> Option<&PastModel> {
+        match self {
+            Self::Rules => None,
+            Self::Model(model) => Some(model),
+        }
+    }
+
+    /// What a build would do now.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn plan(&self, store: &dyn Graph, scope: &PastScope) -> Result<PastPlan, Failure> {
+        Ok(self.summaries().plan(store, scope, now()).await?)
+    }
+
+    /// Makes what is missing, while no other process does.
+    ///
+    /// # Errors
+    /// Where another process builds the same past, or others write to it again and again; what the store says.
+    pub async fn build(
+        &self,
+        store: &Arc<dyn Graph>,
+        scope: &PastScope,
+        progress: &mut (dyn FnMut(BuildProgress) + Send),
+    ) -> Result<BuildEnd, Failure> {
+        let busy = || Failure::from(PastError::Busy(scope.session()));
+        let work = async {
+            // As it stands now that nobody else writes.
+            let plan = self.plan(&**store, scope).await?;
+            let end = self.summaries().build(&**store, scope, &plan, now(), progress).await;
+            end.map_err(Failure::from)
+        };
+        quipu::with_lease(store, &scope.ref_name(), busy, work).await
+    }
 }

@@ -13,6 +13,15 @@ use serde::{Deserialize, Serialize};
 pub const SCHEDULED: &str = "scheduled";
 /// The kind of the job that dreams, its key and the name of its work: there is one for all memories.
 pub const DREAM: &str = "dream";
+/// The name of the work that builds a past.
+pub const PAST_BUILD: &str = "past";
+
+/// The work of a job that builds a past.
+#[must_use]
+pub fn past_work(scope: &quipu_past::PastScope) -> ScheduledWork {
+    let scope = serde_json::json!(scope).to_string();
+    ScheduledWork::BuiltIn { name: PAST_BUILD.to_owned(), arguments: vec![scope] }
+}
 /// Bytes of the prompt of a job at most.
 pub const PROMPT_LIMIT: usize = 32 << 10;
 /// Attempts of a job that is due once: it is tried again three times.

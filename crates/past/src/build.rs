@@ -6,13 +6,14 @@ use quipu_protocol::{NodeId, UnixMs};
 use quipu_store::{Graph, decode_nodes};
 
 use crate::index::read_chunks;
+use crate::model::{asked_model, first_line, judged, leaf_ask, leaf_instead, parent_ask, parent_instead};
 use crate::plan::{PlannedChunk, PlannedProgress, PlannedSources};
 use crate::segments::importer_of;
 use crate::source::{SourceText, source_of};
 use crate::writer::PastWriter;
 use crate::{
-    BuildSize, ChildSummary, ChunkSource, MemoryChunk, PastError, PastId, PastIndex, PastPlan, PastScope,
-    ReviewState, SUMMARY_LIMIT, Summariser,
+    AskRefusal, BuildSize, ChildSummary, ChunkSource, MemoryChunk, PastError, PastId, PastIndex, PastPlan,
+    PastScope, ReviewState, SUMMARY_LIMIT, Summariser, SummaryMethod, SummaryModel,
 };
 
 /// Chunks of one commit at most, and nodes that are read for them.
@@ -20,14 +21,136 @@ const BATCH: usize = 64;
 const BATCH_NODES: usize = 4_096;
 /// Chunks that are superseded by one node.
 const SUPERSEDED: usize = 1_000;
+/// How often a build plans anew because somebody else wrote to the past.
+const TRIES: usize = 8;
+/// Summaries in the place of a model's that are told one by one.
+const TOLD: usize = 1_000;
 
 /// How far a build is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BuildProgress {
     /// Chunks that are committed.
     pub done: usize,
     /// Chunks that there are to make and to put back.
     pub of: usize,
+    /// Calls of a model that were made.
+    pub calls: usize,
+    /// US dollars that they cost.
+    pub cost: f64,
+}
+
+/// Who makes summaries.
+#[derive(Clone, Copy)]
+pub enum Summaries<'a> {
+    /// Rules, which cost nothing.
+    Rules(&'a dyn Summariser),
+    /// A model, one call for each.
+    Model(&'a dyn SummaryModel),
+}
+
+impl Summaries<'_> {
+    /// Plans the past of a scope for them.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn plan(
+        self,
+        store: &dyn Graph,
+        scope: &PastScope,
+        now: UnixMs,
+    ) -> Result<PastPlan, PastError> {
+        match self {
+            Self::Rules(rules) => PastPlan::make(store, scope, &rules.method(), now).await,
+            Self::Model(model) => PastPlan::make_for(store, scope, model, now).await,
+        }
+    }
+
+    /// Builds a plan of theirs: [`build_past`], or [`build_with_model`].
+    ///
+    /// # Errors
+    /// As theirs.
+    pub async fn build(
+        self,
+        store: &dyn Graph,
+        scope: &PastScope,
+        plan: &PastPlan,
+        now: UnixMs,
+        progress: &mut (dyn FnMut(BuildProgress) + Send),
+    ) -> Result<BuildEnd, PastError> {
+        build(store, scope, self, plan, now, progress).await
+    }
+
+    /// US dollars that the calls of a plan cost, each answer with as many tokens as it may have.
+    #[must_use]
+    pub fn cost(self, plan: &PastPlan) -> f64 {
+        match self {
+            Self::Rules(_) => 0.0,
+            Self::Model(model) => plan.calls().map(|call| model.price(call.input, call.output)).sum(),
+        }
+    }
+}
+
+/// A summary by rules in the place of one that a model did not give.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplacedSummary {
+    /// The range of the chunk.
+    pub range: String,
+    /// Why.
+    pub why: String,
+}
+
+/// Why a build ended before it had made all.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BuildStop {
+    /// Whether that is for want of money.
+    pub is_budget: bool,
+    /// For people.
+    pub why: String,
+    /// What is left.
+    pub left: BuildSize,
+    /// US dollars that it costs, as a plan says.
+    pub left_cost: f64,
+}
+
+/// What a build did.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct BuildEnd {
+    /// What it made, with the calls and tokens that a model's provider counted.
+    pub size: BuildSize,
+    /// US dollars.
+    pub cost: f64,
+    /// Where the model gave no summary: the first ones.
+    pub replaced: Vec<ReplacedSummary>,
+    /// How many.
+    pub replaced_count: usize,
+    /// `None` where all is made.
+    pub stop: Option<BuildStop>,
+}
+
+impl BuildEnd {
+    fn replace(&mut self, planned: &PlannedChunk, why: String) {
+        self.replaced_count += 1;
+        if self.replaced.len() < TOLD {
+            self.replaced.push(ReplacedSummary { range: planned.span.key(), why });
+        }
+    }
+
+    /// Adds what was made of a plan; the rest is as that plan says.
+    fn add(&mut self, made: BuildSize) {
+        let before = self.size;
+        self.size = BuildSize {
+            leaves: before.leaves + made.leaves,
+            parents: before.parents + made.parents,
+            restored: before.restored + made.restored,
+            superseded: before.superseded + made.superseded,
+            bytes: before.bytes + made.bytes,
+            calls: before.calls,
+            input_tokens: before.input_tokens,
+            output_tokens: before.output_tokens,
+            recorded: before.recorded,
+            ..made
+        };
+    }
 }
 
 /// What a chunk of the plan became.
@@ -37,11 +160,26 @@ struct MadeChunk {
     node: NodeId,
 }
 
+/// A summary, and how it came about.
+type MadeSummary = (String, SummaryMethod);
+
+/// Why a chunk was not made.
+enum Unmade {
+    Refused(AskRefusal),
+    Error(PastError),
+}
+
+impl From<PastError> for Unmade {
+    fn from(error: PastError) -> Self {
+        Self::Error(error)
+    }
+}
+
 /// Makes the chunks of a plan that are missing, the finest first, and commits them as it goes. Cut off at any time, it loses what it
-/// had not committed; planned and built again, it makes only that.
+/// had not committed; planned and built again, it makes only that. Where somebody else wrote to the past meanwhile, it plans anew.
 ///
 /// # Errors
-/// `BadSummary` where the summariser gives nothing, or too much; `Busy` where another process writes to the same past; `Store`.
+/// `BadSummary` where the summariser gives nothing, or too much; `Busy` where others write to the same past again and again; `Store`.
 /// What was committed before stays.
 pub async fn build_past(
     store: &dyn Graph,
@@ -51,34 +189,65 @@ pub async fn build_past(
     now: UnixMs,
     progress: &mut (dyn FnMut(BuildProgress) + Send),
 ) -> Result<BuildSize, PastError> {
-    let size = plan.size();
-    let mut build = BuildRun {
-        store,
-        scope,
-        summariser,
-        plan,
-        now,
-        importers: importers(store, scope).await?,
-        writer: PastWriter::new(store, scope, &plan.index),
-        made: vec![None; plan.chunks.len()],
-    };
-    let of = size.leaves + size.parents + size.restored;
+    Ok(build(store, scope, Summaries::Rules(summariser), plan, now, progress).await?.size)
+}
+
+/// The same with summaries by a model, each committed before the next one is asked for. Where the answer is none, the summary is made by
+/// rules and says so. Ends early where there is no money left, or no answer comes.
+///
+/// # Errors
+/// `Busy` where others write to the same past again and again; `Store`. What was committed before stays.
+pub async fn build_with_model(
+    store: &dyn Graph,
+    scope: &PastScope,
+    model: &dyn SummaryModel,
+    plan: &PastPlan,
+    now: UnixMs,
+    progress: &mut (dyn FnMut(BuildProgress) + Send),
+) -> Result<BuildEnd, PastError> {
+    build(store, scope, Summaries::Model(model), plan, now, progress).await
+}
+
+async fn build(
+    store: &dyn Graph,
+    scope: &PastScope,
+    by: Summaries<'_>,
+    plan: &PastPlan,
+    now: UnixMs,
+    progress: &mut (dyn FnMut(BuildProgress) + Send),
+) -> Result<BuildEnd, PastError> {
+    let mut end = BuildEnd::default();
     let mut done = 0;
-    progress(BuildProgress { done, of });
-    let mut at = 0;
-    while at < plan.chunks.len() {
-        let batch = build.next_batch(at);
-        let end = batch.end;
-        done += build.make(batch).await?;
-        build.writer.save().await?;
-        progress(BuildProgress { done, of });
-        at = end;
+    let mut anew: Option<PastPlan> = None;
+    for tried in 1.. {
+        let plan = anew.as_ref().unwrap_or(plan);
+        let mut run = BuildRun::new(store, scope, by, plan, now).await?;
+        let ran = run.run(&mut end, &mut done, progress).await;
+        let made = run.reached;
+        end.add(plan.size_of(0..made));
+        match ran {
+            Ok(()) => break,
+            Err(Unmade::Error(PastError::Busy(_))) if tried < TRIES => {
+                anew = Some(by.plan(store, scope, now).await?);
+            }
+            Err(Unmade::Error(error)) => return Err(error),
+            Err(Unmade::Refused(refusal)) => {
+                let rest = plan.size_of(made..plan.chunks.len());
+                let calls = plan.chunks.get(made..).unwrap_or_default().iter().filter_map(|chunk| chunk.call);
+                let left_cost = match by {
+                    Summaries::Rules(_) => 0.0,
+                    Summaries::Model(model) => calls.map(|call| model.price(call.input, call.output)).sum(),
+                };
+                let (is_budget, why) = match refusal {
+                    AskRefusal::Budget(why) => (true, why),
+                    AskRefusal::Failed(why) | AskRefusal::Never(why) => (false, why),
+                };
+                end.stop = Some(BuildStop { is_budget, why, left: rest, left_cost });
+                break;
+            }
+        }
     }
-    for of in plan.orphans.chunks(SUPERSEDED) {
-        build.writer.supersede(of.to_vec(), now);
-    }
-    build.writer.save().await?;
-    Ok(size)
+    Ok(end)
 }
 
 /// The agents of imported sessions.
@@ -94,21 +263,74 @@ async fn importers(
 struct BuildRun<'a> {
     store: &'a dyn Graph,
     scope: &'a PastScope,
-    summariser: &'a dyn Summariser,
+    by: Summaries<'a>,
     plan: &'a PastPlan,
     now: UnixMs,
     importers: HashMap<quipu_protocol::SessionId, String>,
     writer: PastWriter<'a>,
     made: Vec<Option<MadeChunk>>,
+    /// Chunks of the plan before this place are committed.
+    reached: usize,
 }
 
-impl BuildRun<'_> {
-    /// Chunks of one level from here on, as many as are made together.
+impl<'a> BuildRun<'a> {
+    async fn new(
+        store: &'a dyn Graph,
+        scope: &'a PastScope,
+        by: Summaries<'a>,
+        plan: &'a PastPlan,
+        now: UnixMs,
+    ) -> Result<Self, PastError> {
+        let importers = importers(store, scope).await?;
+        let writer = PastWriter::new(store, scope, &plan.index);
+        let made = vec![None; plan.chunks.len()];
+        Ok(Self { store, scope, by, plan, now, importers, writer, made, reached: 0 })
+    }
+
+    async fn run(
+        &mut self,
+        end: &mut BuildEnd,
+        done: &mut usize,
+        progress: &mut (dyn FnMut(BuildProgress) + Send),
+    ) -> Result<(), Unmade> {
+        let of = *done + self.plan.chunks.iter().filter(|chunk| chunk.is_pending()).count();
+        let mut tell = |done: usize, end: &BuildEnd| {
+            progress(BuildProgress { done, of, calls: end.size.calls, cost: end.cost });
+        };
+        tell(*done, end);
+        while self.reached < self.plan.chunks.len() {
+            let batch = self.next_batch(self.reached);
+            let after = batch.end;
+            let made = self.make(batch, end).await?;
+            if after == self.plan.chunks.len() {
+                for of in self.plan.orphans.chunks(SUPERSEDED) {
+                    self.writer.supersede(of.to_vec(), self.now);
+                }
+            }
+            self.writer.save().await?;
+            *done += made;
+            self.reached = after;
+            tell(*done, end);
+        }
+        // Where nothing is wanted any more.
+        if self.plan.chunks.is_empty() {
+            for of in self.plan.orphans.chunks(SUPERSEDED) {
+                self.writer.supersede(of.to_vec(), self.now);
+            }
+            self.writer.save().await?;
+        }
+        Ok(())
+    }
+
+    /// Chunks from here on, as many as are made together: of a model's, one.
     fn next_batch(&self, start: usize) -> std::ops::Range<usize> {
-        let level = self.plan.chunks[start].level;
+        let most = match self.by {
+            Summaries::Rules(_) => BATCH,
+            Summaries::Model(_) => 1,
+        };
         let (mut end, mut made, mut nodes) = (start, 0, 0);
         while let Some(chunk) = self.plan.chunks.get(end) {
-            if chunk.level != level || made == BATCH || nodes > BATCH_NODES {
+            if made == most || nodes > BATCH_NODES {
                 break;
             }
             if let (PlannedProgress::Missing, PlannedSources::Nodes { nodes: of, .. }) =
@@ -122,10 +344,10 @@ impl BuildRun<'_> {
         start..end
     }
 
-    async fn make(&mut self, batch: std::ops::Range<usize>) -> Result<usize, PastError> {
+    async fn make(&mut self, batch: std::ops::Range<usize>, end: &mut BuildEnd) -> Result<usize, Unmade> {
         let mut done = 0;
         let texts = self.texts(batch.clone()).await?;
-        let summaries = self.child_summaries(batch.clone()).await?;
+        let mut summaries = self.child_summaries(batch.clone()).await?;
         for at in batch {
             let planned = &self.plan.chunks[at];
             let chunk = match planned.progress {
@@ -142,38 +364,49 @@ impl BuildRun<'_> {
                     };
                     MemoryChunk { supersedes: planned.supersedes.clone(), ..former }
                 }
-                PlannedProgress::Missing => self.summed_up(planned, &texts, &summaries)?,
+                PlannedProgress::Missing => self.summed_up(planned, &texts, &summaries, end).await?,
             };
-            let node = self.writer.chunk(&chunk, self.now);
-            self.made[at] = Some(MadeChunk { id: chunk.id(), node });
+            let (node, id) = (self.writer.chunk(&chunk, self.now), chunk.id());
+            self.made[at] = Some(MadeChunk { id, node });
+            // A parent in the same commit is made of it.
+            summaries.insert(id, ChildSummary { span: chunk.span, summary: chunk.summary });
             done += 1;
         }
         Ok(done)
     }
 
-    fn summed_up(
+    async fn summed_up(
         &self,
         planned: &PlannedChunk,
         texts: &HashMap<NodeId, SourceText>,
         summaries: &HashMap<PastId, ChildSummary>,
-    ) -> Result<MemoryChunk, PastError> {
-        let (summary, children, sources, session) = match &planned.of {
+        end: &mut BuildEnd,
+    ) -> Result<MemoryChunk, Unmade> {
+        let ((summary, method), children, sources, session) = match &planned.of {
             PlannedSources::Nodes { session, nodes, .. } => {
                 let said: Vec<SourceText> =
                     nodes.iter().filter_map(|node| texts.get(node)).cloned().collect();
                 let sources = nodes.iter().copied().map(ChunkSource::whole).collect();
-                (self.summariser.leaf(&said), Vec::new(), sources, Some(session.clone()))
+                let made = match self.by {
+                    Summaries::Rules(rules) => (rules.leaf(&said), rules.method()),
+                    Summaries::Model(model) => self.asked_leaf(model, planned, &said, end).await?,
+                };
+                (made, Vec::new(), sources, Some(session.clone()))
             }
             PlannedSources::Children(children) => {
                 let made = children.iter().filter_map(|child| self.made[*child]);
                 let ids: Vec<PastId> = made.map(|made| made.id).collect();
                 let said: Vec<ChildSummary> =
                     ids.iter().filter_map(|id| summaries.get(id)).cloned().collect();
-                (self.summariser.parent(&said), ids, Vec::new(), None)
+                let made = match self.by {
+                    Summaries::Rules(rules) => (rules.parent(&said), rules.method()),
+                    Summaries::Model(model) => self.asked_parent(model, planned, &said, end).await?,
+                };
+                (made, ids, Vec::new(), None)
             }
         };
         if summary.trim().is_empty() || summary.len() > SUMMARY_LIMIT {
-            return Err(PastError::BadSummary(planned.span.key()));
+            return Err(PastError::BadSummary(planned.span.key()).into());
         }
         Ok(MemoryChunk {
             scope: self.scope.clone(),
@@ -184,10 +417,82 @@ impl BuildRun<'_> {
             sources,
             session,
             class: planned.class,
-            method: self.summariser.method(),
+            method,
             work: Some(planned.work),
             supersedes: planned.supersedes.clone(),
         })
+    }
+
+    async fn asked_leaf(
+        &self,
+        model: &dyn SummaryModel,
+        planned: &PlannedChunk,
+        said: &[SourceText],
+        end: &mut BuildEnd,
+    ) -> Result<MadeSummary, Unmade> {
+        let asked = asked_model(model);
+        // There is nothing to ask about.
+        if planned.call.is_none() && !planned.recorded {
+            return Ok(leaf_instead(said, asked));
+        }
+        let made = self.asked(model, planned, leaf_ask(planned.work, said), end).await?;
+        Ok(made.map_or_else(
+            || leaf_instead(said, asked.clone()),
+            |text| (text, SummaryMethod::Model(asked.clone())),
+        ))
+    }
+
+    async fn asked_parent(
+        &self,
+        model: &dyn SummaryModel,
+        planned: &PlannedChunk,
+        said: &[ChildSummary],
+        end: &mut BuildEnd,
+    ) -> Result<MadeSummary, Unmade> {
+        let asked = asked_model(model);
+        let made = self.asked(model, planned, parent_ask(planned.work, planned.level, said), end).await?;
+        Ok(made.map_or_else(
+            || parent_instead(said, asked.clone()),
+            |text| (text, SummaryMethod::Model(asked.clone())),
+        ))
+    }
+
+    /// The summary that a model gives; `None` where it gives none.
+    async fn asked(
+        &self,
+        model: &dyn SummaryModel,
+        planned: &PlannedChunk,
+        ask: crate::SummaryAsk,
+        end: &mut BuildEnd,
+    ) -> Result<Option<String>, Unmade> {
+        let reply = match model.recorded(&first_line(planned.work, planned.level)).await {
+            Some(reply) => {
+                end.size.recorded += 1;
+                reply
+            }
+            None => match model.ask(&ask).await {
+                Ok(reply) => {
+                    end.size.calls += 1;
+                    end.size.input_tokens += reply.input;
+                    end.size.output_tokens += reply.output;
+                    end.cost += reply.cost;
+                    reply
+                }
+                Err(AskRefusal::Never(why)) => {
+                    end.size.calls += 1;
+                    end.replace(planned, why);
+                    return Ok(None);
+                }
+                Err(refusal) => return Err(Unmade::Refused(refusal)),
+            },
+        };
+        match judged(&ask, &reply) {
+            Ok(text) => Ok(Some(text)),
+            Err(why) => {
+                end.replace(planned, why.words().to_owned());
+                Ok(None)
+            }
+        }
     }
 
     /// What the nodes say that the chunks of a batch are to be made of.
@@ -212,7 +517,7 @@ impl BuildRun<'_> {
         Ok(texts)
     }
 
-    /// The summaries of the children of the chunks that are to be made of them.
+    /// The summaries that are committed of the children of the chunks that are to be made of them.
     async fn child_summaries(
         &self,
         batch: std::ops::Range<usize>,
@@ -223,8 +528,14 @@ impl BuildRun<'_> {
             PlannedSources::Children(children) => Some(children),
             PlannedSources::Nodes { .. } => None,
         });
-        let made = children.flatten().filter_map(|child| self.made[*child]);
-        let nodes: Vec<NodeId> = made.map(|made| made.node).collect();
+        let nodes = children.flatten().filter_map(|child| match self.plan.chunks[*child].progress {
+            PlannedProgress::Standing(id) | PlannedProgress::Former(id) => {
+                self.plan.index.get(&id).map(|known| known.node)
+            }
+            // One of the same commit is not there yet.
+            PlannedProgress::Retracted | PlannedProgress::Missing => self.made[*child].map(|made| made.node),
+        });
+        let nodes: Vec<NodeId> = nodes.collect();
         let chunks = read_chunks(self.store, self.scope, &nodes).await?;
         Ok(chunks
             .into_iter()

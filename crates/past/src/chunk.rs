@@ -24,8 +24,8 @@ const SHORT: usize = 12;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PastId(pub [u8; 32]);
 
-/// What a chunk was made of: the hash of its sorted sources, or of what its children were made of, and of how it was made. Work that
-/// was done is found by it and not done again.
+/// What a chunk was made of: the hash of its sorted sources, or of what its children were made of. Work that was done is found by it
+/// and not done again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkId(pub [u8; 32]);
 
@@ -84,16 +84,39 @@ pub enum SummaryMethod {
     Extractive {
         /// Of the rules by which they were chosen.
         version: u32,
+        /// The model that was asked first, and whose answer is no summary.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instead: Option<AskedModel>,
     },
     /// By a model.
-    Model {
-        /// Provider and model.
-        model: String,
-        /// SHA-256 of the prompt, hexadecimal.
-        prompt: String,
-    },
+    Model(AskedModel),
     /// By a person.
     Person,
+}
+
+/// A model, and what it was told.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AskedModel {
+    /// Provider and model.
+    pub model: String,
+    /// SHA-256 of the prompt, hexadecimal.
+    pub prompt: String,
+}
+
+impl SummaryMethod {
+    /// How well a summary that was made in this way serves who wants one made in another; `None` where it does not. What a person
+    /// wrote or a model was paid for is not made again, by whichever model.
+    pub(crate) fn serves(&self, wanted: &Self) -> Option<u8> {
+        match (self, wanted) {
+            (Self::Person, _) => Some(3),
+            (Self::Model(_), _) => Some(2),
+            (Self::Extractive { instead: Some(_), .. }, Self::Model(_)) => Some(1),
+            (Self::Extractive { version, .. }, Self::Extractive { version: other, .. }) => {
+                (version == other).then_some(0)
+            }
+            (Self::Extractive { .. }, _) => None,
+        }
+    }
 }
 
 /// What a chunk has of a node.

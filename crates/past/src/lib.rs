@@ -14,6 +14,7 @@ mod error;
 mod evidence;
 pub mod grounding;
 mod index;
+mod model;
 mod pages;
 mod plan;
 mod range;
@@ -27,19 +28,28 @@ mod telling;
 mod tree;
 mod writer;
 
-pub use build::{BuildProgress, build_past, set_review_state};
+pub use build::{
+    BuildEnd, BuildProgress, BuildStop, ReplacedSummary, Summaries, build_past, build_with_model,
+    set_review_state,
+};
 pub use check::{PastCheck, PastGap};
 pub use chunk::{
-    CHILD_LIMIT, ChunkFault, ChunkSource, MemoryChunk, PAST_CHUNK, PastId, ReviewState, SOURCE_LIMIT,
-    SUMMARY_LIMIT, SummaryMethod, WorkId, class_name,
+    AskedModel, CHILD_LIMIT, ChunkFault, ChunkSource, MemoryChunk, PAST_CHUNK, PastId, ReviewState,
+    SOURCE_LIMIT, SUMMARY_LIMIT, SummaryMethod, WorkId, class_name,
 };
 pub use error::PastError;
 pub use evidence::{Evidence, EvidenceKind, EvidenceNode, evidence_of};
 pub use index::{ChunkEntry, FaultyNode, PastIndex, read_chunks};
+pub use model::{
+    AskFut, AskRefusal, CallSize, LEAF_TOKENS, PARENT_TOKENS, SummaryAsk, SummaryModel, SummaryReply,
+    TOKEN_BYTES, Unusable, model_method,
+};
 pub use plan::{BuildSize, PastPlan, RULES};
 pub use range::{RangeError, TimeRange};
 pub use scope::{PAST_SESSION, PastScope};
-pub use segments::{HARD_BYTES, IDLE, SOFT_BYTES, Segment, SessionSegments, segments_of};
+pub use segments::{
+    HARD_BYTES, HARD_NODES, IDLE, SOFT_BYTES, SOFT_NODES, Segment, SessionSegments, segments_of,
+};
 pub use served::{CoverStock, PastCover, ServedCover, ServedMember};
 pub use session_cover::{SessionCover, SessionCoverError, cover_session};
 pub use source::{SourceSpeaker, SourceText};

@@ -8,15 +8,16 @@ use quipu_store::Graph;
 use serde::Serialize;
 
 use crate::chunk::worse;
-use crate::segments::segments_of;
+use crate::model::{CallSize, first_line, leaf_size, most_bytes, parent_size};
+use crate::segments::{NodeMeasure, measured_segments, segment};
 use crate::tree::{TreeItem, groups};
 use crate::{
-    ChunkEntry, PastError, PastId, PastIndex, PastScope, ReviewState, Segment, SummaryMethod, TimeRange,
-    WorkId,
+    ChunkEntry, PastError, PastId, PastIndex, PastScope, ReviewState, Segment, SummaryMethod, SummaryModel,
+    TimeRange, WorkId,
 };
 
 /// The rules by which the past is cut. Other rules make other chunks of the same nodes.
-pub const RULES: u32 = 1;
+pub const RULES: u32 = 2;
 
 /// A chunk that the past is to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +30,10 @@ pub(crate) struct PlannedChunk {
     pub(crate) progress: PlannedProgress,
     /// Chunks whose place it takes.
     pub(crate) supersedes: Vec<PastId>,
+    /// The call that it takes, where a model is asked.
+    pub(crate) call: Option<CallSize>,
+    /// Whether a model answered that call already.
+    pub(crate) recorded: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +45,13 @@ pub(crate) enum PlannedSources {
     },
     /// Places in the plan.
     Children(Vec<usize>),
+}
+
+/// A new chunk, and the latest end of those that begin no later.
+struct TakenPlace {
+    span: TimeRange,
+    at: usize,
+    furthest: UnixMs,
 }
 
 /// How far a chunk of the plan is.
@@ -67,7 +79,7 @@ pub struct PastPlan {
     pub(crate) untimed: usize,
 }
 
-/// What a build has to do, or did: the same numbers before and after. It asks no model.
+/// What a build has to do, or did: the same numbers before and after.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BuildSize {
@@ -93,6 +105,14 @@ pub struct BuildSize {
     pub open: usize,
     /// Nodes of which nobody knows when they were said.
     pub untimed: usize,
+    /// Calls of a model. So many are made, unless one has to be made again.
+    pub calls: usize,
+    /// Tokens that are sent, of [`TOKEN_BYTES`](crate::TOKEN_BYTES) each.
+    pub input_tokens: u64,
+    /// Tokens of answers. In a plan each answer has as many as it may have.
+    pub output_tokens: u64,
+    /// Answers to earlier calls that no chunk has yet: they are paid for.
+    pub recorded: usize,
 }
 
 impl PastPlan {
@@ -108,39 +128,90 @@ impl PastPlan {
     ) -> Result<Self, PastError> {
         let index = PastIndex::read(store, scope).await?;
         let mut plan = Self { index, ..Self::default() };
+        let for_model = matches!(method, SummaryMethod::Model(_));
         let mut segments = Vec::new();
+        let mut standing = Vec::new();
         for row in scope.sessions(store).await? {
-            let found = segments_of(store, &row, now).await?;
+            let found = measured_segments(store, &row, now, for_model).await?;
             plan.sessions += 1;
             plan.open += found.open;
             plan.untimed += found.untimed;
             segments.extend(found.segments);
+            if let Some((kept, id)) = plan.kept(&row.id, &found.tail) {
+                plan.open -= kept.nodes.len();
+                standing.push((kept, id));
+            }
         }
-        plan.lay_out(segments, method);
+        plan.lay_out(segments, standing, method);
         plan.compare();
         Ok(plan)
     }
 
+    /// The same for summaries by a model. Looks for answers that were paid for already, too.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn make_for(
+        store: &dyn Graph,
+        scope: &PastScope,
+        model: &dyn SummaryModel,
+        now: UnixMs,
+    ) -> Result<Self, PastError> {
+        let mut plan = Self::make(store, scope, &crate::model_method(model), now).await?;
+        for chunk in plan.chunks.iter_mut().filter(|chunk| chunk.progress == PlannedProgress::Missing) {
+            if chunk.call.is_some() && model.recorded(&first_line(chunk.work, chunk.level)).await.is_some() {
+                (chunk.call, chunk.recorded) = (None, true);
+            }
+        }
+        Ok(plan)
+    }
+
+    /// What a build asks a model, one call after the other.
+    pub fn calls(&self) -> impl Iterator<Item = CallSize> {
+        self.chunks.iter().filter_map(|chunk| chunk.call)
+    }
+
+    /// The chunk that a segment has which was closed, and is open again: it stays until the segment is closed.
+    fn kept(&self, session: &SessionId, tail: &[NodeMeasure]) -> Option<(Segment, PastId)> {
+        if tail.is_empty() {
+            return None;
+        }
+        let leaves =
+            self.index.live().filter(|leaf| leaf.level == 0 && leaf.session.as_ref() == Some(session));
+        let of_tail = leaves.filter_map(|leaf| {
+            let kept = segment(session, tail.get(..leaf.sources)?)?;
+            let is_it = kept.span == leaf.span && leaf.work == Some(leaf_work(&kept.nodes));
+            is_it.then_some((kept, leaf.id))
+        });
+        of_tail.max_by_key(|(kept, _)| kept.nodes.len())
+    }
+
     /// Leaves by time, then level on level of parents, until fewer than four have none.
-    fn lay_out(&mut self, segments: Vec<Segment>, method: &SummaryMethod) {
-        let method = serde_json::to_vec(method).unwrap_or_default();
+    fn lay_out(&mut self, segments: Vec<Segment>, standing: Vec<(Segment, PastId)>, method: &SummaryMethod) {
+        let asks = matches!(method, SummaryMethod::Model(_));
         let by_work = works(&self.index);
         let mut items = Vec::with_capacity(segments.len());
         let mut seen = HashSet::with_capacity(segments.len());
-        for segment in segments {
-            let Segment { session, nodes, span, bytes, class } = segment;
-            let mut sorted = nodes.clone();
-            sorted.sort_unstable();
-            let work = work_id(&method, 0, sorted.iter().map(|node| &node.0));
+        let closed = segments.into_iter().map(|segment| (segment, None));
+        for (segment, stands) in closed.chain(standing.into_iter().map(|(kept, id)| (kept, Some(id)))) {
+            let Segment { session, nodes, span, bytes, class, said } = segment;
+            let work = leaf_work(&nodes);
             // The same nodes twice, by two rows of one session.
             if !seen.insert(work) {
                 continue;
             }
             let of = PlannedSources::Nodes { session, nodes, bytes };
-            let progress = progress_of(&self.index, &by_work, work, 0, span);
+            let progress = match stands {
+                Some(id) => PlannedProgress::Standing(id),
+                None => progress_of(&self.index, &by_work, (work, method), 0, span),
+            };
             let at = self.chunks.len();
-            let planned = PlannedChunk { work, level: 0, span, class, of, progress, supersedes: Vec::new() };
-            self.chunks.push(planned);
+            let asked = asks && progress == PlannedProgress::Missing;
+            let call = (asked && said.iter().any(|said| *said > 0)).then(|| leaf_size(work, &said));
+            let supersedes = Vec::new();
+            let chunk =
+                PlannedChunk { work, level: 0, span, class, of, progress, supersedes, call, recorded: false };
+            self.chunks.push(chunk);
             if progress != PlannedProgress::Retracted {
                 items.push(TreeItem { span, work, at });
             }
@@ -159,15 +230,28 @@ impl PastPlan {
                 };
                 let children = std::iter::once(first).chain(rest);
                 let span = rest.iter().fold(first.span, |span, item| span.union(item.span));
-                let work = work_id(&method, level, children.clone().map(|item| &item.work.0));
+                let work = work_id(level, children.clone().map(|item| &item.work.0));
                 let class = children.clone().fold(AuthorClass::Owner, |class, item| {
                     self.chunks.get(item.at).map_or(class, |chunk| worse(class, chunk.class))
                 });
-                let of = PlannedSources::Children(children.map(|item| item.at).collect());
-                let progress = progress_of(&self.index, &by_work, work, level, span);
-                let at = self.chunks.len();
-                let planned = PlannedChunk { work, level, span, class, of, progress, supersedes: Vec::new() };
-                self.chunks.push(planned);
+                let children: Vec<usize> = children.map(|item| item.at).collect();
+                let mut progress = progress_of(&self.index, &by_work, (work, method), level, span);
+                // It names children that others take the place of.
+                let is_new = |at: &usize| self.chunks[*at].progress == PlannedProgress::Missing;
+                if progress != PlannedProgress::Retracted && children.iter().any(is_new) {
+                    progress = PlannedProgress::Missing;
+                }
+                let asked = asks && progress == PlannedProgress::Missing;
+                let call = asked.then(|| {
+                    let said = children.iter().map(|at| self.summary_size(&self.chunks[*at]));
+                    parent_size(work, level, said)
+                });
+                let (at, of) = (self.chunks.len(), PlannedSources::Children(children));
+                let supersedes = Vec::new();
+                let recorded = false;
+                let chunk =
+                    PlannedChunk { work, level, span, class, of, progress, supersedes, call, recorded };
+                self.chunks.push(chunk);
                 if progress != PlannedProgress::Retracted {
                     parents.push(TreeItem { span, work, at });
                 }
@@ -175,6 +259,15 @@ impl PastPlan {
             items = parents;
             level += 1;
         }
+    }
+
+    /// The key of a child and the bytes of its summary; of one that a model is still to make, the most that it may have.
+    fn summary_size(&self, child: &PlannedChunk) -> (String, usize) {
+        let known = match child.progress {
+            PlannedProgress::Standing(id) | PlannedProgress::Former(id) => self.index.get(&id),
+            PlannedProgress::Retracted | PlannedProgress::Missing => None,
+        };
+        (child.span.key(), known.map_or_else(|| most_bytes(child.level), |known| known.bytes))
     }
 
     /// What the compiler made before and does not want any more gives its place to a chunk that is made now.
@@ -188,22 +281,32 @@ impl PastPlan {
             })
             .collect();
         // New chunks by what can take the place of what: leaves of a session, parents of a level.
-        let mut places: HashMap<(u32, Option<&SessionId>), Vec<usize>> = HashMap::new();
+        let mut places: HashMap<(u32, Option<&SessionId>), Vec<TakenPlace>> = HashMap::new();
         for (at, chunk) in self.chunks.iter().enumerate() {
             if chunk.is_pending() {
                 let session = match &chunk.of {
                     PlannedSources::Nodes { session, .. } => Some(session),
                     PlannedSources::Children(_) => None,
                 };
-                places.entry((chunk.level, session)).or_default().push(at);
+                let place = TakenPlace { span: chunk.span, at, furthest: 0 };
+                places.entry((chunk.level, session)).or_default().push(place);
+            }
+        }
+        for places in places.values_mut() {
+            places.sort_by_key(|place| place.span);
+            let mut furthest = UnixMs::MIN;
+            for place in places {
+                furthest = furthest.max(place.span.end());
+                place.furthest = furthest;
             }
         }
         let mut superseded: Vec<(usize, PastId)> = Vec::new();
         for old in self.index.live().filter(|old| old.work.is_some() && !wanted.contains(&old.id)) {
-            let new = places.get(&(old.level, old.session.as_ref())).into_iter().flatten();
-            let taking = new.copied().find(|at| self.chunks[*at].span.overlap(old.span) > 0);
-            match taking {
-                Some(at) => superseded.push((at, old.id)),
+            let new = places.get(&(old.level, old.session.as_ref())).map_or(&[][..], Vec::as_slice);
+            // The first one that ends after it began, unless it begins after it ended.
+            let first = new.partition_point(|place| place.furthest <= old.span.start());
+            match new.get(first).filter(|place| place.span.overlap(old.span) > 0) {
+                Some(place) => superseded.push((place.at, old.id)),
                 None => self.orphans.push(old.id),
             }
         }
@@ -215,19 +318,33 @@ impl PastPlan {
     /// What a build of this plan does.
     #[must_use]
     pub fn size(&self) -> BuildSize {
+        self.size_of(0..self.chunks.len())
+    }
+
+    /// What a build has done that came so far in the plan.
+    pub(crate) fn size_of(&self, made: std::ops::Range<usize>) -> BuildSize {
+        let is_whole = made == (0..self.chunks.len());
         let mut size = BuildSize {
             sessions: self.sessions,
-            superseded: self.orphans.len(),
+            superseded: if is_whole { self.orphans.len() } else { 0 },
             open: self.open,
             untimed: self.untimed,
             ..BuildSize::default()
         };
-        for chunk in &self.chunks {
-            size.superseded += chunk.supersedes.len();
+        for (at, chunk) in self.chunks.iter().enumerate() {
             let nodes = match &chunk.of {
                 PlannedSources::Nodes { nodes, .. } => nodes.len(),
                 PlannedSources::Children(_) => 0,
             };
+            if chunk.is_pending() && !made.contains(&at) {
+                continue;
+            }
+            size.superseded += chunk.supersedes.len();
+            if let Some(call) = chunk.call {
+                size.calls += 1;
+                size.input_tokens += call.input;
+                size.output_tokens += call.output;
+            }
             match (chunk.progress, &chunk.of) {
                 (PlannedProgress::Retracted, _) => size.retracted += 1,
                 (PlannedProgress::Standing(_), _) => size.standing += 1,
@@ -238,6 +355,7 @@ impl PastPlan {
                     size.bytes += *bytes as u64;
                 }
             }
+            size.recorded += usize::from(chunk.recorded);
             size.nodes += nodes;
         }
         size
@@ -271,7 +389,7 @@ fn works(index: &PastIndex) -> HashMap<WorkId, Vec<PastId>> {
 fn progress_of(
     index: &PastIndex,
     works: &HashMap<WorkId, Vec<PastId>>,
-    work: WorkId,
+    (work, wanted): (WorkId, &SummaryMethod),
     level: u32,
     span: TimeRange,
 ) -> PlannedProgress {
@@ -280,20 +398,27 @@ fn progress_of(
     if made.iter().any(|chunk| chunk.state == ReviewState::Retracted) {
         return PlannedProgress::Retracted;
     }
-    let live = made.iter().find(|chunk| chunk.is_live());
-    match (live, made.first()) {
-        (Some(chunk), _) => PlannedProgress::Standing(chunk.id),
-        (None, Some(chunk)) => PlannedProgress::Former(chunk.id),
-        (None, None) => PlannedProgress::Missing,
+    let serving =
+        made.iter().filter_map(|chunk| Some((chunk.is_live(), chunk.method.serves(wanted)?, chunk)));
+    // The first of the best.
+    match serving.rev().max_by_key(|(is_live, rank, _)| (*is_live, *rank)) {
+        Some((true, _, chunk)) => PlannedProgress::Standing(chunk.id),
+        Some((false, _, chunk)) => PlannedProgress::Former(chunk.id),
+        None => PlannedProgress::Missing,
     }
 }
 
-fn work_id<'a>(method: &[u8], level: u32, of: impl Iterator<Item = &'a [u8; 32]>) -> WorkId {
+/// Of nodes, in whatever order.
+pub(crate) fn leaf_work(nodes: &[NodeId]) -> WorkId {
+    let mut sorted = nodes.to_vec();
+    sorted.sort_unstable();
+    work_id(0, sorted.iter().map(|node| &node.0))
+}
+
+fn work_id<'a>(level: u32, of: impl Iterator<Item = &'a [u8; 32]>) -> WorkId {
     let mut bytes = Vec::new();
     bytes.extend_from_slice(&RULES.to_le_bytes());
     bytes.extend_from_slice(&level.to_le_bytes());
-    bytes.extend_from_slice(&(method.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(method);
     of.for_each(|id| bytes.extend_from_slice(id));
     WorkId(sha256(&bytes))
 }

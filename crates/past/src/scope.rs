@@ -47,7 +47,9 @@ impl PastScope {
         })
     }
 
-    pub(crate) fn ref_name(&self) -> RefName {
+    /// The ref of that session.
+    #[must_use]
+    pub fn ref_name(&self) -> RefName {
         RefName::session(&self.session())
     }
 

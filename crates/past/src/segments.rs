@@ -7,6 +7,7 @@ use quipu_store::{Graph, SessionRow, decode_nodes, decode_shown};
 use quipu_transcript::DecodedEntry;
 
 use crate::chunk::worse;
+use crate::model::prompt_bytes;
 use crate::pages::Pages;
 use crate::source::{NodeCalls, SourceSpeaker, source_of, time_of};
 use crate::{PastError, TimeRange};
@@ -17,6 +18,10 @@ pub const IDLE: UnixMs = 30 * 60_000;
 pub const SOFT_BYTES: usize = 8_000;
 /// See [`SOFT_BYTES`].
 pub const HARD_BYTES: usize = 32_000;
+/// Nodes after which a segment ends before the next step, and those after which it ends wherever it is.
+pub const SOFT_NODES: usize = 4_096;
+/// See [`SOFT_NODES`].
+pub const HARD_NODES: usize = 65_536;
 const DAY: UnixMs = 86_400_000;
 /// The program whose sessions are ours.
 const AGENT: &str = "quipu";
@@ -34,6 +39,8 @@ pub struct Segment {
     pub bytes: usize,
     /// The class of the least trusted of them.
     pub class: AuthorClass,
+    /// Bytes of each in the prompt of a model; empty where none is asked.
+    pub(crate) said: Vec<usize>,
 }
 
 /// The segments of a session, and what was left out.
@@ -43,15 +50,20 @@ pub struct SessionSegments {
     pub segments: Vec<Segment>,
     /// Nodes at the end that are younger than a pause: the segment may still grow.
     pub open: usize,
+    /// Those nodes.
+    pub(crate) tail: Vec<NodeMeasure>,
     /// Nodes of which nobody knows when they were said.
     pub untimed: usize,
 }
 
 /// What decides where a session is cut.
-struct NodeMeasure {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NodeMeasure {
     node: NodeId,
     at: UnixMs,
     bytes: usize,
+    /// In the prompt of a model.
+    said: Option<usize>,
     class: AuthorClass,
     is_request: bool,
 }
@@ -70,8 +82,18 @@ pub async fn segments_of(
     row: &SessionRow,
     now: UnixMs,
 ) -> Result<SessionSegments, PastError> {
+    measured_segments(store, row, now, false).await
+}
+
+/// The same; with `for_model` also what each node takes in a prompt.
+pub(crate) async fn measured_segments(
+    store: &dyn Graph,
+    row: &SessionRow,
+    now: UnixMs,
+    for_model: bool,
+) -> Result<SessionSegments, PastError> {
     let Some(head) = row.head else { return Ok(SessionSegments::default()) };
-    let mut cutter = Cutter::new(row);
+    let mut cutter = Cutter::new(row, for_model);
     let hidden = store.hidden();
     // The first node of a session of another program may be a message.
     let first: Vec<_> = store.nodes(&[row.base]).await?.into_iter().flatten().collect();
@@ -102,11 +124,13 @@ struct Cutter<'a> {
     pairs: Vec<(usize, usize)>,
     last: UnixMs,
     untimed: usize,
+    for_model: bool,
 }
 
 impl<'a> Cutter<'a> {
-    fn new(row: &'a SessionRow) -> Self {
-        Self { row, nodes: Vec::new(), pending: HashMap::new(), pairs: Vec::new(), last: 0, untimed: 0 }
+    fn new(row: &'a SessionRow, for_model: bool) -> Self {
+        let (nodes, pending, pairs) = (Vec::new(), HashMap::new(), Vec::new());
+        Self { row, nodes, pending, pairs, last: 0, untimed: 0, for_model }
     }
 
     fn take(&mut self, node: NodeId, written: UnixMs, decoded: &DecodedEntry) {
@@ -129,6 +153,7 @@ impl<'a> Cutter<'a> {
             node,
             at,
             bytes: source.bytes(),
+            said: self.for_model.then(|| prompt_bytes(&source)),
             class: source.class,
             is_request: source.speaker == SourceSpeaker::Person,
         });
@@ -146,7 +171,9 @@ impl<'a> Cutter<'a> {
         let (mut start, mut bytes, mut running) = (0, 0, 0_i64);
         for at in 0..nodes.len() {
             running += changes[at];
-            if at > start && running == 0 && ends_before(&nodes, at, bytes) {
+            let count = at - start;
+            let may_end = count > 0 && running == 0;
+            if count >= HARD_NODES || (may_end && (count >= SOFT_NODES || ends_before(&nodes, at, bytes))) {
                 found.segments.extend(segment(&row.id, &nodes[start..at]));
                 (start, bytes) = (at, 0);
             }
@@ -157,6 +184,7 @@ impl<'a> Cutter<'a> {
             // What lies in the future was written by a clock that was wrong: nothing is added to it.
             if (0..IDLE).contains(&now.saturating_sub(last.at)) {
                 found.open = rest.len();
+                found.tail = rest.to_vec();
             } else {
                 found.segments.extend(segment(&row.id, rest));
             }
@@ -173,7 +201,7 @@ fn ends_before(nodes: &[NodeMeasure], at: usize, bytes: usize) -> bool {
     is_idle || bytes >= HARD_BYTES || (next.is_request && (is_next_day || bytes >= SOFT_BYTES))
 }
 
-fn segment(session: &SessionId, nodes: &[NodeMeasure]) -> Option<Segment> {
+pub(crate) fn segment(session: &SessionId, nodes: &[NodeMeasure]) -> Option<Segment> {
     let start = nodes.iter().map(|node| node.at).min()?;
     let end = nodes.iter().map(|node| node.at).max()?;
     Some(Segment {
@@ -182,5 +210,46 @@ fn segment(session: &SessionId, nodes: &[NodeMeasure]) -> Option<Segment> {
         span: TimeRange::new(start, end + 1)?,
         bytes: nodes.iter().map(|node| node.bytes).sum(),
         class: nodes.iter().fold(AuthorClass::Owner, |class, node| worse(class, node.class)),
+        said: nodes.iter().filter_map(|node| node.said).collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segment_with_a_very_late_result_is_cut_all_the_same() {
+        let count = HARD_NODES + 10;
+        let measure = |at: usize| NodeMeasure {
+            node: NodeId([0; 32]),
+            at: 1_700_000_000_000 + at as UnixMs,
+            bytes: 0,
+            said: None,
+            class: AuthorClass::Owner,
+            is_request: false,
+        };
+        let row = SessionRow {
+            id: "s".to_owned().into(),
+            name: "s".into(),
+            head: None,
+            base: NodeId([0; 32]),
+            cwd: String::new(),
+            agent: AGENT.into(),
+            called: String::new(),
+            title: String::new(),
+            model: String::new(),
+            parent: None,
+            created: 0,
+            updated: 0,
+            entries: 0,
+            cost: 0.0,
+        };
+        let mut cutter = Cutter::new(&row, false);
+        cutter.nodes = (0..count).map(measure).collect();
+        cutter.pairs = vec![(0, count - 1)];
+        let found = cutter.cut(UnixMs::MAX);
+        let counts: Vec<usize> = found.segments.iter().map(|segment| segment.nodes.len()).collect();
+        assert_eq!(counts, [HARD_NODES, 10]);
+    }
 }

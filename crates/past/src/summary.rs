@@ -46,7 +46,7 @@ const VERSION: u32 = 1;
 
 impl Summariser for ExtractiveSummary {
     fn method(&self) -> SummaryMethod {
-        SummaryMethod::Extractive { version: VERSION }
+        SummaryMethod::Extractive { version: VERSION, instead: None }
     }
 
     fn leaf(&self, sources: &[SourceText]) -> String {

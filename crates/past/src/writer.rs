@@ -5,14 +5,11 @@ use quipu_protocol::{
     AuthorClass, Body, Content, CustomMessage, Entry, Epoch, Json, Message, NodeId, Origin, Provenance,
     SessionStart, StepInfo, UnixMs,
 };
-use quipu_store::{Commit, Graph, NewChunk, RefMove, StoreError};
+use quipu_store::{Commit, Graph, NewChunk, PAST_MOVE, RefMove, StoreError};
 use quipu_transcript::{Listing, encode_listed};
 
 use crate::chunk::PastRecord;
 use crate::{MemoryChunk, PAST_CHUNK, PastError, PastId, PastIndex, PastScope, ReviewState, SummaryMethod};
-
-/// Why the ref of a past moves, so that each commit is a step that can be undone.
-const CHANGED: &str = "past";
 
 /// Writes to a past, a commit at a time.
 pub(crate) struct PastWriter<'a> {
@@ -24,6 +21,8 @@ pub(crate) struct PastWriter<'a> {
     head: Option<NodeId>,
     listed: Option<String>,
     last: UnixMs,
+    /// Whether something was committed: the rest is undone with it.
+    began: bool,
 }
 
 impl<'a> PastWriter<'a> {
@@ -36,6 +35,7 @@ impl<'a> PastWriter<'a> {
             head: index.head,
             listed: index.listed.clone(),
             last: index.last,
+            began: false,
         }
     }
 
@@ -43,7 +43,7 @@ impl<'a> PastWriter<'a> {
     pub(crate) fn chunk(&mut self, chunk: &MemoryChunk, now: UnixMs) -> NodeId {
         let (origin, by) = match &chunk.method {
             SummaryMethod::Extractive { .. } => (Origin::Process, "extract"),
-            SummaryMethod::Model { model, .. } => (Origin::Model, model.as_str()),
+            SummaryMethod::Model(asked) => (Origin::Model, asked.model.as_str()),
             SummaryMethod::Person => (Origin::Person, "person"),
         };
         let from = Provenance::new(origin, chunk.class).named(by);
@@ -132,10 +132,12 @@ impl<'a> PastWriter<'a> {
     pub(crate) async fn save(&mut self) -> Result<(), PastError> {
         let mut commit = std::mem::take(&mut self.commit);
         let (false, Some(head)) = (commit.nodes.is_empty(), self.head) else { return Ok(()) };
-        commit.moves.push(RefMove::swap(self.scope.ref_name(), self.stands, head, CHANGED));
+        let why = if self.began { "append" } else { PAST_MOVE };
+        commit.moves.push(RefMove::swap(self.scope.ref_name(), self.stands, head, why));
         match self.store.commit(commit).await {
             Ok(()) => {
                 self.stands = Some(head);
+                self.began = true;
                 Ok(())
             }
             Err(StoreError::Conflict { .. }) => Err(PastError::Busy(self.scope.session())),

@@ -7,6 +7,9 @@ use crate::RefName;
 /// Why a ref moved that went on to a node below: these moves come in great numbers, and the graph tells of them too.
 pub const APPENDS: [&str; 3] = ["append", "label", "rename"];
 
+/// Why the ref of a past moved: what is appended to it from then on belongs to the same step, until it moves so again.
+pub const PAST_MOVE: &str = "past";
+
 /// A session's jump that is not over: where it went is committed or about to be, and something is still to be done.
 /// One a session.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,90 +1,173 @@
 //! What a past is to have: estimated, made, checked.
 
 use std::io::Write as _;
+use std::sync::Arc;
 
-use quipu_host::now;
-use quipu_past::{
-    BuildProgress, BuildSize, ExtractiveSummary, PastCheck, PastPlan, Summariser as _, build_past,
-};
+use quipu_host::jobs::models_for_jobs;
+use quipu_host::past::PastWriters;
+use quipu_past::{BuildEnd, BuildProgress, BuildSize, PastCheck, SummaryModel as _};
 use serde_json::{Value, json};
 
-use super::{PastOptions, PastStore};
-use crate::exit::Failure;
-use crate::print::{Progress, note, printable};
+use super::{BuildArgs, PastOptions, PastStore};
+use crate::exit::{Exit, Failure};
+use crate::print::{Progress, counted, dollars, note, printable};
 
 /// Gaps and faults that are printed without `--json`.
 const SHOWN: usize = 20;
 
-async fn plan(past: &PastStore) -> Result<PastPlan, Failure> {
-    let planned = PastPlan::make(&*past.store, &past.scope, &ExtractiveSummary.method(), now()).await;
-    Ok(planned.map_err(quipu_host::Failure::from)?)
+/// Who makes the summaries.
+async fn writers(past: &PastStore, extractive: bool) -> Result<PastWriters, Failure> {
+    if extractive {
+        return Ok(PastWriters::Rules);
+    }
+    let runner = models_for_jobs(&past.home, Arc::clone(&past.store));
+    Ok(PastWriters::of(&past.home, &past.store, runner).await?)
 }
 
-pub(super) async fn estimate(of: &PastOptions) -> Result<(), Failure> {
-    let past = of.open().await?;
-    let size = plan(&past).await?.size();
-    tell(&past, &size, of.out.json, ["to make", "to put back", "to supersede"])
+pub(super) async fn estimate(args: &BuildArgs) -> Result<(), Failure> {
+    let past = args.of.open().await?;
+    let writers = writers(&past, args.extractive).await?;
+    let plan = writers.plan(&*past.store, &past.scope).await?;
+    let end = BuildEnd { size: plan.size(), cost: writers.summaries().cost(&plan), ..BuildEnd::default() };
+    tell(&past, &writers, &end, args.of.out.json, &ESTIMATED)
 }
 
-pub(super) async fn build(of: &PastOptions) -> Result<(), Failure> {
-    let past = of.open_to_write().await?;
-    let plan = plan(&past).await?;
+pub(super) async fn build(args: &BuildArgs) -> Result<(), Failure> {
+    let past = args.of.open_to_write().await?;
+    let writers = writers(&past, args.extractive).await?;
     let shown = Progress::new();
-    let mut progress = |at: BuildProgress| shown.show(&format!("{} of {} chunks", at.done, at.of));
-    let built = build_past(&*past.store, &past.scope, &ExtractiveSummary, &plan, now(), &mut progress).await;
+    let mut progress = |at: BuildProgress| {
+        let mut line = format!("{} of {}", at.done, chunks(at.of));
+        if at.calls > 0 {
+            line.push_str(&format!(", {}, {}", counted(at.calls as u64, "call"), dollars(at.cost)));
+        }
+        shown.show(&line);
+    };
+    let built = writers.build(&past.store, &past.scope, &mut progress).await;
     shown.clear();
-    let size = built.map_err(quipu_host::Failure::from)?;
-    tell(&past, &size, of.out.json, ["made", "put back", "superseded"])
+    let end = built?;
+    tell(&past, &writers, &end, args.of.out.json, &BUILT)?;
+    let Some(stop) = end.stop else { return Ok(()) };
+    let left = format!(
+        "{}; {} left, which cost at most {}",
+        printable(&stop.why),
+        counted((stop.left.leaves + stop.left.parents) as u64, "chunk"),
+        dollars(stop.left_cost)
+    );
+    let exit = if stop.is_budget { Exit::Limit } else { Exit::Failed };
+    Err(Failure::new(exit, format!("{left}. What is made stays; the next build goes on from there.")))
 }
 
-fn size_json(past: &PastStore, size: &BuildSize) -> Value {
-    let mut value = json!(size);
+/// The words for what is to be done, or was.
+struct BuildWords {
+    made: &'static str,
+    restored: &'static str,
+    superseded: &'static str,
+    at_most: &'static str,
+}
+
+const ESTIMATED: BuildWords =
+    BuildWords { made: "to make", restored: "to put back", superseded: "to supersede", at_most: "at most " };
+const BUILT: BuildWords =
+    BuildWords { made: "made", restored: "put back", superseded: "superseded", at_most: "" };
+
+fn chunks(count: usize) -> String {
+    counted(count as u64, "chunk")
+}
+
+fn build_json(past: &PastStore, writers: &PastWriters, end: &BuildEnd) -> Value {
+    let mut value = json!(end.size);
     value["scope"] = json!(past.scope);
-    // Sentences of the sources need no model.
-    value["calls"] = 0.into();
-    value["cost"] = 0.into();
+    value["cost"] = if end.cost == 0.0 { 0.into() } else { end.cost.into() };
+    let Some(model) = writers.model() else { return value };
+    value["model"] = model.name().into();
+    let replaced = end.replaced.iter().map(|one| json!({ "range": one.range, "why": one.why }));
+    value["replaced"] = replaced.collect();
+    value["replacedCount"] = end.replaced_count.into();
+    value["left"] = end.stop.as_ref().map_or(Value::Null, |stop| {
+        let mut left = json!(stop.left);
+        left["cost"] = stop.left_cost.into();
+        json!({ "why": stop.why, "budget": stop.is_budget, "left": left })
+    });
     value
 }
 
 fn tell(
     past: &PastStore,
-    size: &BuildSize,
+    writers: &PastWriters,
+    end: &BuildEnd,
     as_json: bool,
-    [made, restored, superseded]: [&str; 3],
+    words: &BuildWords,
 ) -> Result<(), Failure> {
     let mut out = crate::console::stdout();
+    let size = &end.size;
     if as_json {
-        writeln!(out, "{}", size_json(past, size))?;
+        writeln!(out, "{}", build_json(past, writers, end))?;
         return Ok(());
     }
-    let BuildSize { leaves, parents, standing, nodes, sessions, .. } = size;
+    let BuildSize { leaves, parents, standing, nodes, sessions, .. } = *size;
     writeln!(
         out,
-        "{}: {leaves} chunks of nodes and {parents} above them {made}, {standing} are there; {nodes} nodes of {sessions} sessions",
-        printable(&past.scope.name())
+        "{}: {} of nodes and {parents} above them {}, {standing} {} there; {} of {}",
+        printable(&past.scope.name()),
+        chunks(leaves),
+        words.made,
+        if standing == 1 { "is" } else { "are" },
+        counted(nodes as u64, "node"),
+        counted(sessions as u64, "session"),
     )?;
     for (count, words) in [
-        (size.restored, restored),
-        (size.superseded, superseded),
+        (size.restored, words.restored),
+        (size.superseded, words.superseded),
         (size.retracted, "retracted, and not made again"),
     ] {
         if count > 0 {
-            writeln!(out, "  {count} chunks {words}")?;
+            writeln!(out, "  {} {words}", chunks(count))?;
         }
     }
     if size.open > 0 {
-        writeln!(out, "  {} nodes of conversations that may go on: they are left for later", size.open)?;
+        let open = counted(size.open as u64, "node");
+        writeln!(out, "  {open} of conversations that may go on, left for later")?;
     }
     if size.untimed > 0 {
-        writeln!(out, "  {} nodes have no known time, and are left out", size.untimed)?;
+        let untimed = counted(size.untimed as u64, "node");
+        writeln!(out, "  {untimed} of no known time, left out")?;
     }
-    writeln!(out, "  no model is asked; cost $0")?;
+    match writers.model() {
+        None => writeln!(out, "  no model is asked; cost $0")?,
+        Some(model) => {
+            let (calls, at_most) = (counted(size.calls as u64, "call"), words.at_most);
+            writeln!(
+                out,
+                "  {calls} of {}: {} tokens sent, {at_most}{} answered; cost {at_most}{}",
+                printable(&model.name()),
+                size.input_tokens,
+                size.output_tokens,
+                dollars(end.cost)
+            )?;
+            if size.recorded > 0 {
+                let recorded = counted(size.recorded as u64, "answer");
+                writeln!(out, "  {recorded} to earlier calls used, without another call")?;
+            }
+        }
+    }
+    for one in end.replaced.iter().take(SHOWN) {
+        writeln!(out, "  {}: extractive, {}", one.range, printable(&one.why))?;
+    }
+    if end.replaced_count > end.replaced.len().min(SHOWN) {
+        writeln!(out, "  … {} are extractive because the model gave none", chunks(end.replaced_count))?;
+    }
+    if sessions == 0 {
+        note(format!("No session belongs to {}.", printable(&past.scope.name())));
+    }
     Ok(out.flush()?)
 }
 
 pub(super) async fn check(of: &PastOptions) -> Result<(), Failure> {
     let past = of.open().await?;
-    let plan = plan(&past).await?;
+    // Without a model that can be asked, what is missing is missing all the same.
+    let writers = writers(&past, false).await.unwrap_or(PastWriters::Rules);
+    let plan = writers.plan(&*past.store, &past.scope).await?;
     let found = plan.check();
     let faults = &plan.index().faults;
     let size = plan.size();

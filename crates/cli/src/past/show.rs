@@ -79,8 +79,11 @@ fn about(entry: &ChunkEntry) -> String {
 
 fn method_name(method: &SummaryMethod) -> String {
     match method {
-        SummaryMethod::Extractive { .. } => "extractive".to_owned(),
-        SummaryMethod::Model { model, .. } => format!("by {model}"),
+        SummaryMethod::Extractive { instead: None, .. } => "extractive".to_owned(),
+        SummaryMethod::Extractive { instead: Some(asked), .. } => {
+            format!("extractive, as {} gave no summary", asked.model)
+        }
+        SummaryMethod::Model(asked) => format!("by {}", asked.model),
         SummaryMethod::Person => "by a person".to_owned(),
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use quipu_host::jobs::{DREAM, IMPORT_NOW, ImportWatch, keep_dream_job};
+use quipu_host::jobs::{DREAM, IMPORT_NOW, ImportWatch, keep_dream_job, past_work};
 use quipu_host::settings::{SettingsFile, set_setting};
 use quipu_host::{
     JobTarget, LISTED_TOOLS, PromptWork, ScheduledJob, ScheduledJobError, ScheduledWork, current_dir,
@@ -18,6 +18,7 @@ use quipu_store::{JobKey, JobPut, JobRuns, JobState, Jobs};
 use crate::args::{OutArgs, StoreArg};
 use crate::exit::Failure;
 use crate::home::home;
+use crate::past::PastOptions;
 use crate::print::{note, printable};
 
 /// The longest time until a job is due.
@@ -40,6 +41,13 @@ pub(super) enum NewJobArgs {
         times: TimeArgs,
         #[command(flatten)]
         out: OutArgs,
+    },
+    /// Sum up the past, each time that the job is due: of this project, unless another one is named. Prints the key of the job.
+    Past {
+        #[command(flatten)]
+        of: PastOptions,
+        #[command(flatten)]
+        times: TimeArgs,
     },
     /// Dream at these times: sets `memory.dreaming.schedule`. There is one such job, `dream`, while dreaming is on. Prints its key.
     Dream {
@@ -223,6 +231,10 @@ pub(super) async fn run(job: &NewJobArgs) -> Result<(), Failure> {
             }
             let work = ScheduledWork::BuiltIn { name: IMPORT_NOW.to_owned(), arguments: agents.clone() };
             add("import", work, times, JobTarget::Nobody, out).await
+        }
+        NewJobArgs::Past { of, times } => {
+            let scope = of.scope().await?;
+            add("past", past_work(&scope), times, JobTarget::Nobody, of.out()).await
         }
         NewJobArgs::Prompt(args) => {
             let work = args.work()?;

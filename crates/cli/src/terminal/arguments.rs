@@ -153,6 +153,7 @@ pub(super) async fn stored(
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
     const ELSEWHERE: [&str; 44] = [
+        "past.",
         "tools",
         "web.",
         "agents.",

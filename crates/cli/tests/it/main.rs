@@ -147,6 +147,8 @@ mod past;
 #[cfg(test)]
 mod past_context;
 #[cfg(test)]
+mod past_model;
+#[cfg(test)]
 mod peers;
 #[cfg(test)]
 mod permission_rules;

@@ -11,7 +11,7 @@ use crate::archive::{assistant, header, lines, user};
 use crate::support::*;
 
 /// A session with a request and an answer each hour from a midnight on.
-fn hours(world: &World, id: &str, day: u32, turns: usize) -> String {
+pub(crate) fn hours(world: &World, id: &str, day: u32, turns: usize) -> String {
     let mut entries = vec![header(world, id)];
     let mut parent = String::new();
     for turn in 0..turns {
@@ -34,7 +34,7 @@ fn hours(world: &World, id: &str, day: u32, turns: usize) -> String {
     lines(&entries)
 }
 
-fn import(world: &World, name: &str, text: &str) {
+pub(crate) fn import(world: &World, name: &str, text: &str) {
     let file = world.file(name, text);
     world.run(&["import", "pi", file.to_str().unwrap()]).ok();
 }
@@ -89,14 +89,38 @@ fn past_is_built_as_estimated_and_found_by_ranges() {
     world.run(&["-p", "--session", id, "hello"]).fails(2, &["summaries of a past", "no prompts"]);
     let exported = world.run(&["export", "--format", "pi", id]).ok().text();
     assert!(exported.contains("Please do step 5 of alpha."));
-    // The last commit is undone: that of the chunks above the others.
+    // A build is one step, however many commits it had.
     let levels = |world: &World| world.run(&["past", "check", "--json"]).ok().json()["levels"].clone();
     let whole = levels(&world);
-    world.run(&["undo", id, "--yes"]).ok();
-    let (_, below) = whole.as_array().unwrap().split_last().unwrap();
-    assert!(!below.is_empty() && levels(&world) == json!(below), "{whole}");
-    world.run(&["redo", id, "--yes"]).ok();
+    import(&world, "b.jsonl", &hours(&world, "beta", 60, 80));
+    world.run(&["past", "build"]).ok();
+    let more = levels(&world);
+    assert!(more[0] == 110 && more != whole, "{more}");
+    let undone = world.run(&["undo", id, "--yes"]).ok();
+    assert!(!undone.err.contains("Continue with"), "nobody talks in it: {}", undone.err);
     assert_eq!(levels(&world), whole);
+    world.run(&["undo", id, "--yes"]).ok();
+    assert_eq!(levels(&world), json!([]));
+    for levels_then in [&whole, &more] {
+        world.run(&["redo", id, "--yes"]).ok();
+        assert_eq!(levels(&world), *levels_then);
+    }
+}
+
+#[test]
+fn past_that_is_asked_for_wrongly_is_an_error() {
+    let world = World::new([]);
+    import(&world, "a.jsonl", &hours(&world, "alpha", 0, 1));
+    for command in [&["past", "build", "--agent", "nosuch"][..], &["past", "--agent", "nosuch"]] {
+        world.run(command).fails(2, &["no session is of `nosuch`", "pi"]);
+    }
+    world.run(&["past", "build", "--agent", "pi"]).ok();
+    world.run(&["past", "--all", "build"]).fails(2, &["`quipu past build --all`"]);
+    let told = world.run(&["past", "build"]).ok().text();
+    assert!(
+        told.contains("1 chunk of nodes and 0 above them made") && told.contains("2 nodes of 1 session\n"),
+        "{told}"
+    );
 }
 
 #[test]

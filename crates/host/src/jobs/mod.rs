@@ -7,6 +7,7 @@ mod drive;
 mod import_now;
 mod import_watch;
 mod models;
+mod past_build;
 mod runner;
 mod scheduled;
 mod thread;
@@ -24,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{Home, HostNotice, Observer};
 
 pub use crate::job_notice::JobNotice;
-pub use crate::scheduled_job::DREAM;
+pub use crate::scheduled_job::{DREAM, PAST_BUILD, past_work};
 pub use answers::take_answers;
 pub use dream::{DreamJob, keep_dream_job};
 pub use drive::{keep_dream_jobs, run_alongside, watch_alongside};
@@ -198,7 +199,10 @@ impl JobContext {
 
 /// The handlers that every front has.
 pub fn handlers(home: &Home) -> Vec<Arc<dyn JobHandler>> {
-    let built_in: Vec<Arc<dyn BuiltInWork>> = vec![Arc::new(import_now::RegularImport::new(home.clone()))];
+    let built_in: Vec<Arc<dyn BuiltInWork>> = vec![
+        Arc::new(import_now::RegularImport::new(home.clone())),
+        Arc::new(past_build::PastBuild::new(home.clone())),
+    ];
     vec![
         Arc::new(ImportWatch::new(home.clone())),
         Arc::new(ScheduledHandler::new(home, built_in)),

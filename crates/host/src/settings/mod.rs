@@ -123,6 +123,8 @@ pub struct Settings {
     pub publish: PublishSettings,
     /// Dreams over memories.
     pub dreaming: DreamingSettings,
+    /// Whether the past of a project is built after each session in it.
+    pub past_after_session: bool,
     /// What may be spent.
     pub budget: BudgetSettings,
     /// Where commands run.
@@ -380,6 +382,7 @@ impl Settings {
                 enabled: flag("memory.dreaming.enabled").unwrap_or(false),
                 schedule: word("memory.dreaming.schedule").unwrap_or("0 3 * * *").to_owned(),
             },
+            past_after_session: word("past.build") == Some("after-session"),
             budget: BudgetSettings {
                 daily: value("budget.daily").and_then(Value::as_f64),
                 wait: value("budget.waitMs").and_then(Value::as_u64).map(Duration::from_millis),

@@ -200,7 +200,7 @@ pub const KEYS: &[Key] = &[
         "{}",
         NextSession,
         NETWORK,
-        "models for calls of a purpose: `compaction`, `branch_summary`, `plans`, `sub-agents`, `dream`, `memory-flush`; all others use the session's model",
+        "models for calls of a purpose: `compaction`, `branch_summary`, `plans`, `sub-agents`, `dream`, `memory-flush`, `past`; all others use the session's model",
     ),
     key(
         "fallbackModels",
@@ -626,7 +626,7 @@ pub const KEYS: &[Key] = &[
         "{}",
         Now,
         SPENDING,
-        "US dollars a day for models in the background, by purpose: `dream`, `memory-flush`; 0 where it says nothing",
+        "US dollars a day for models in the background, by purpose: `dream`, `memory-flush`, `past`; 0 where it says nothing",
     ),
     key(
         "budget.waitMs",
@@ -651,6 +651,14 @@ pub const KEYS: &[Key] = &[
         Now,
         STORE,
         "when dreams run: a cron expression, in your time zone",
+    ),
+    key(
+        "past.build",
+        Kind::Word(&["off", "after-session"]),
+        "\"off\"",
+        NextSession,
+        STORE,
+        "when the past of a project is summed up by itself: never, or 31 minutes after a session in it has ended",
     ),
     key(
         "sandbox.network",

@@ -5,10 +5,12 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use quipu_past::{
     ChildSummary, ExtractiveSummary, FEWEST, HARD_BYTES, IDLE, MOST, MemoryChunk, PastError, PastId,
-    PastPlan, PastScope, SOFT_BYTES, SourceText, Summariser, SummaryMethod, build_past, segments_of,
+    PastPlan, PastScope, ReviewState, SOFT_BYTES, SOFT_NODES, SourceText, Summariser, SummaryMethod,
+    build_past, segments_of, set_review_state,
 };
 use quipu_protocol::{Message, NodeId, UnixMs};
 
+use crate::model::Script;
 use crate::support::*;
 
 /// One session a day with two stretches, of so many days.
@@ -225,7 +227,7 @@ struct Silence;
 
 impl Summariser for Silence {
     fn method(&self) -> SummaryMethod {
-        SummaryMethod::Extractive { version: 99 }
+        SummaryMethod::Extractive { version: 99, instead: None }
     }
 
     fn leaf(&self, _: &[SourceText]) -> String {
@@ -248,13 +250,87 @@ async fn summariser_that_gives_nothing_is_an_error() {
 }
 
 #[tokio::test]
-async fn second_writer_is_told() {
+async fn second_writer_goes_on_from_what_the_first_one_made() {
     let world = World::new();
-    world.say("s", &turn("one", EPOCH)).await;
+    for (session, said) in diary(40) {
+        world.say(&session, &said).await;
+    }
     let plan = world.plan().await;
     world.build().await;
+    let made = world.live().await;
     let built = build_past(&*world.store, &world.scope, &ExtractiveSummary, &plan, NOW, &mut |_| {}).await;
-    assert!(matches!(built, Err(PastError::Busy(_))), "{built:?}");
+    let size = built.unwrap();
+    assert_eq!((size.leaves, size.parents, size.standing), (0, 0, made.len()));
+    assert_eq!(world.live().await, made);
+}
+
+#[tokio::test]
+async fn review_in_the_middle_of_a_build_counts() {
+    let world = World::new();
+    for (session, said) in diary(80) {
+        world.say(&session, &said).await;
+    }
+    let plan = world.plan().await;
+    let (store, scope) = (world.store.clone(), world.scope.clone());
+    let mut retracted = None;
+    let mut review = |at: quipu_past::BuildProgress| {
+        if at.done > 0 && retracted.is_none() {
+            // Another process, between two commits.
+            let (store, scope) = (store.clone(), scope.clone());
+            let work = async move {
+                let index = quipu_past::PastIndex::read(&*store, &scope).await.unwrap();
+                let id = index.live().next().unwrap().id;
+                set_review_state(&*store, &scope, id, ReviewState::Retracted, NOW).await.unwrap();
+                id
+            };
+            let thread = std::thread::spawn(|| {
+                tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
+            });
+            retracted = Some(thread.join().unwrap());
+        }
+    };
+    let built = build_past(&*world.store, &world.scope, &ExtractiveSummary, &plan, NOW, &mut review).await;
+    let size = built.unwrap();
+    assert_eq!((size.leaves, size.retracted), (160, 1));
+    let chunks = world.live().await;
+    check_hierarchy(&chunks);
+    assert!(chunks.iter().all(|chunk| Some(chunk.id()) != retracted));
+    let again = world.build().await;
+    assert_eq!((again.leaves, again.parents, again.superseded), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn leaf_of_a_session_that_goes_on_stays_until_it_is_over() {
+    let world = World::new();
+    for (session, said) in diary(20) {
+        world.say(&session, &said).await;
+    }
+    world.build().await;
+    let before = world.live().await;
+    let last = EPOCH + 19 * DAY + 2 * HOUR + 1_000;
+    world.say("s19", &turn("addition", last + MINUTE)).await;
+    // It may still go on: nothing is lost meanwhile.
+    let now = last + 3 * MINUTE;
+    let plan = PastPlan::make(&*world.store, &world.scope, &ExtractiveSummary.method(), now).await.unwrap();
+    let size = plan.size();
+    assert_eq!((size.open, size.leaves, size.parents, size.superseded), (2, 0, 0, 0));
+    assert_eq!(plan.check().outdated, 0);
+    build_past(&*world.store, &world.scope, &ExtractiveSummary, &plan, now, &mut |_| {}).await.unwrap();
+    assert_eq!(world.live().await, before);
+    let size = world.build().await;
+    assert_eq!((size.leaves, size.open), (1, 0));
+    check_hierarchy(&world.live().await);
+}
+
+#[tokio::test]
+async fn segment_of_very_many_steps_is_cut() {
+    let world = World::new();
+    let silent: Vec<_> = (0..9_000).map(|at| answered("", EPOCH + at)).collect();
+    world.say("silent", &[vec![asked("Go.", EPOCH)], silent].concat()).await;
+    let row = world.scope.sessions(&*world.store).await.unwrap().remove(0);
+    let found = segments_of(&*world.store, &row, NOW).await.unwrap();
+    let counts: Vec<usize> = found.segments.iter().map(|segment| segment.nodes.len()).collect();
+    assert_eq!(counts, [SOFT_NODES, SOFT_NODES, 9_001 - 2 * SOFT_NODES]);
 }
 
 /// A session, and what is said in it.
@@ -313,6 +389,26 @@ proptest! {
             };
             let (one, other) = (at_once.live().await, shuffled.live().await);
             check_hierarchy(&other);
+            assert_eq!(strip(one), strip(other));
+            // The same with a model whose answers depend on all that it is sent.
+            at_once.build_by(&Script::default()).await;
+            let script = Script::default();
+            for (nth, at) in order.iter().enumerate() {
+                let late = EPOCH + (nth as i64 * 5 % 11) * DAY + HOUR;
+                shuffled.say(&format!("late{at}"), &turn("more", late)).await;
+                if nth % (builds * 4) == 0 {
+                    shuffled.build_by(&script).await;
+                }
+            }
+            shuffled.build_by(&script).await;
+            for (nth, at) in order.iter().enumerate() {
+                let late = EPOCH + (nth as i64 * 5 % 11) * DAY + HOUR;
+                at_once.say(&format!("late{at}"), &turn("more", late)).await;
+            }
+            at_once.build_by(&Script::default()).await;
+            let (one, other) = (at_once.live().await, shuffled.live().await);
+            check_hierarchy(&other);
+            assert!(other.iter().all(|chunk| matches!(chunk.method, SummaryMethod::Model(_))));
             assert_eq!(strip(one), strip(other));
         });
     }

@@ -1,0 +1,62 @@
+//! Builds the past of a scope, once each time that it is due.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use quipu_past::PastScope;
+use quipu_store::{Graph, JobRunState};
+
+use super::thread::in_own_thread;
+use super::{BuiltInWork, JobContext, JobError, WorkEnd};
+use crate::Home;
+use crate::past::PastWriters;
+use crate::scheduled_job::PAST_BUILD;
+
+/// Builds the past of a scope.
+pub(super) struct PastBuild(Home);
+
+impl PastBuild {
+    pub(super) fn new(home: Home) -> Self {
+        Self(home)
+    }
+}
+
+async fn build(home: &Home, arguments: &[String], cx: &JobContext) -> Result<WorkEnd, JobError> {
+    let [scope] = arguments else { return Err(JobError::new("the job names no past")) };
+    let scope: PastScope = serde_json::from_str(scope).map_err(JobError::new)?;
+    let store: Arc<dyn Graph> = home.store().await.map_err(JobError::new)?;
+    let writers = PastWriters::of(home, &store, || cx.runner()).await.map_err(JobError::new)?;
+    let end = writers.build(&store, &scope, &mut |_| {}).await.map_err(JobError::new)?;
+    let size = end.size;
+    let mut text = format!("{} summaries made, {} put back", size.leaves + size.parents, size.restored);
+    if end.replaced_count > 0 {
+        text.push_str(&format!(", {} of them extractive because the model gave none", end.replaced_count));
+    }
+    let Some(stop) = end.stop else {
+        return Ok(WorkEnd { state: JobRunState::Done, session: None, cost: end.cost, text });
+    };
+    let left = stop.left.leaves + stop.left.parents;
+    text.push_str(&format!("; {left} left: {}", stop.why));
+    if stop.is_budget {
+        return Ok(WorkEnd { state: JobRunState::Limit, session: None, cost: end.cost, text });
+    }
+    Err(JobError::new(text))
+}
+
+impl BuiltInWork for PastBuild {
+    fn name(&self) -> &str {
+        PAST_BUILD
+    }
+
+    fn run<'a>(
+        &'a self,
+        arguments: &'a [String],
+        cx: &'a JobContext,
+    ) -> BoxFuture<'a, Result<WorkEnd, JobError>> {
+        Box::pin(async move {
+            let (home, arguments) = (self.0.clone(), arguments.to_vec());
+            let work = |cx| async move { build(&home, &arguments, &cx).await };
+            in_own_thread(cx, work).await.map_err(JobError::new)?
+        })
+    }
+}
