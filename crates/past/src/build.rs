@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use quipu_protocol::{NodeId, UnixMs};
 use quipu_store::{Graph, decode_nodes};
 
-use crate::index::read_chunks;
 use crate::plan::{PlannedChunk, PlannedProgress, PlannedSources};
+use crate::record::read_chunks;
 use crate::segments::importer_of;
 use crate::source::{SourceText, source_of};
 use crate::writer::PastWriter;

@@ -94,6 +94,8 @@ pub enum SummaryMethod {
     },
     /// By a person.
     Person,
+    /// By a model that was at work, with a tool.
+    Agent,
 }
 
 /// What a chunk has of a node.
@@ -237,6 +239,9 @@ pub enum ChunkFault {
     /// It takes chunks back or puts others in their place, and nobody who may do that wrote it.
     #[error("its author may not decide on chunks")]
     NoAuthority,
+    /// It claims the work of a build, and was not made of what it names.
+    #[error("it claims to be of a build, and is not: it counts as another program's")]
+    ForeignWork,
     /// It ends before it begins, or lies at no time at all.
     #[error("its span is none: {start} to {end}")]
     Span {

@@ -10,13 +10,16 @@ mod chunk;
 pub mod cover;
 pub mod delay;
 pub mod disturb;
+mod draft;
 mod error;
 mod evidence;
 pub mod grounding;
 mod index;
+mod overlap;
 mod pages;
 mod plan;
 mod range;
+mod record;
 mod scope;
 mod segments;
 mod served;
@@ -24,6 +27,7 @@ mod source;
 mod summary;
 mod telling;
 mod tree;
+mod work;
 mod writer;
 
 pub use build::{BuildProgress, build_past, set_review_state};
@@ -32,11 +36,13 @@ pub use chunk::{
     CHILD_LIMIT, ChunkFault, ChunkSource, MemoryChunk, PAST_CHUNK, PastId, ReviewState, SOURCE_LIMIT,
     SUMMARY_LIMIT, SummaryMethod, WorkId, class_name,
 };
+pub use draft::{ChunkDraft, DraftAuthor, WrittenChunk, replace_chunks, write_chunk};
 pub use error::PastError;
 pub use evidence::{Evidence, EvidenceKind, EvidenceNode, evidence_of};
-pub use index::{ChunkEntry, FaultyNode, PastIndex, read_chunks};
-pub use plan::{BuildSize, PastPlan, RULES};
+pub use index::{ChunkAuthor, ChunkEntry, FaultyNode, PastIndex};
+pub use plan::{BuildSize, PastPlan};
 pub use range::{RangeError, TimeRange};
+pub use record::read_chunks;
 pub use scope::{PAST_SESSION, PastScope};
 pub use segments::{HARD_BYTES, IDLE, SOFT_BYTES, Segment, SessionSegments, segments_of};
 pub use served::{CoverStock, PastCover};
@@ -44,3 +50,4 @@ pub use source::{SourceSpeaker, SourceText};
 pub use summary::{ChildSummary, ExtractiveSummary, Summariser};
 pub use telling::chunks_telling;
 pub use tree::{FEWEST, MOST};
+pub use work::RULES;

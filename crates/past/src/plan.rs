@@ -2,21 +2,23 @@
 
 use std::collections::{HashMap, HashSet};
 
-use quipu_dag::sha256;
 use quipu_protocol::{AuthorClass, NodeId, SessionId, UnixMs};
 use quipu_store::Graph;
 use serde::Serialize;
 
 use crate::chunk::worse;
-use crate::segments::segments_of;
+use crate::overlap::OverlapIndex;
+use crate::record::read_chunks;
+use crate::segments::segments_around;
 use crate::tree::{TreeItem, groups};
+use crate::work::{method_bytes, work_id};
 use crate::{
-    ChunkEntry, PastError, PastId, PastIndex, PastScope, ReviewState, Segment, SummaryMethod, TimeRange,
+    ChunkAuthor, ChunkEntry, PastError, PastId, PastIndex, PastScope, Segment, SummaryMethod, TimeRange,
     WorkId,
 };
 
-/// The rules by which the past is cut. Other rules make other chunks of the same nodes.
-pub const RULES: u32 = 1;
+/// Leaves that are read at once.
+const LEAVES: usize = 512;
 
 /// A chunk that the past is to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,23 +109,24 @@ impl PastPlan {
         now: UnixMs,
     ) -> Result<Self, PastError> {
         let index = PastIndex::read(store, scope).await?;
+        let taken = taken_back(store, scope, &index).await?;
         let mut plan = Self { index, ..Self::default() };
         let mut segments = Vec::new();
         for row in scope.sessions(store).await? {
-            let found = segments_of(store, &row, now).await?;
+            let found = segments_around(store, &row, now, &taken).await?;
             plan.sessions += 1;
             plan.open += found.open;
             plan.untimed += found.untimed;
             segments.extend(found.segments);
         }
-        plan.lay_out(segments, method);
+        plan.lay_out(segments, method, &taken);
         plan.compare();
         Ok(plan)
     }
 
     /// Leaves by time, then level on level of parents, until fewer than four have none.
-    fn lay_out(&mut self, segments: Vec<Segment>, method: &SummaryMethod) {
-        let method = serde_json::to_vec(method).unwrap_or_default();
+    fn lay_out(&mut self, segments: Vec<Segment>, method: &SummaryMethod, taken: &TakenNodes) {
+        let method = method_bytes(method);
         let by_work = works(&self.index);
         let mut items = Vec::with_capacity(segments.len());
         let mut seen = HashSet::with_capacity(segments.len());
@@ -136,8 +139,13 @@ impl PastPlan {
             if !seen.insert(work) {
                 continue;
             }
+            let is_taken = nodes.iter().all(|node| taken.contains_key(node));
+            let place = ChunkPlace { work, level: 0, span, class, session: Some(&session) };
+            let progress = match is_taken {
+                true => PlannedProgress::Retracted,
+                false => progress_of(&self.index, &by_work, &place),
+            };
             let of = PlannedSources::Nodes { session, nodes, bytes };
-            let progress = progress_of(&self.index, &by_work, work, 0, span);
             let at = self.chunks.len();
             let planned = PlannedChunk { work, level: 0, span, class, of, progress, supersedes: Vec::new() };
             self.chunks.push(planned);
@@ -164,7 +172,8 @@ impl PastPlan {
                     self.chunks.get(item.at).map_or(class, |chunk| worse(class, chunk.class))
                 });
                 let of = PlannedSources::Children(children.map(|item| item.at).collect());
-                let progress = progress_of(&self.index, &by_work, work, level, span);
+                let place = ChunkPlace { work, level, span, class, session: None };
+                let progress = progress_of(&self.index, &by_work, &place);
                 let at = self.chunks.len();
                 let planned = PlannedChunk { work, level, span, class, of, progress, supersedes: Vec::new() };
                 self.chunks.push(planned);
@@ -188,21 +197,22 @@ impl PastPlan {
             })
             .collect();
         // New chunks by what can take the place of what: leaves of a session, parents of a level.
-        let mut places: HashMap<(u32, Option<&SessionId>), Vec<usize>> = HashMap::new();
+        let mut places: HashMap<(u32, Option<&SessionId>), Vec<(TimeRange, usize)>> = HashMap::new();
         for (at, chunk) in self.chunks.iter().enumerate() {
             if chunk.is_pending() {
                 let session = match &chunk.of {
                     PlannedSources::Nodes { session, .. } => Some(session),
                     PlannedSources::Children(_) => None,
                 };
-                places.entry((chunk.level, session)).or_default().push(at);
+                places.entry((chunk.level, session)).or_default().push((chunk.span, at));
             }
         }
+        let places: HashMap<_, OverlapIndex<usize>> =
+            places.into_iter().map(|(place, new)| (place, OverlapIndex::new(new))).collect();
         let mut superseded: Vec<(usize, PastId)> = Vec::new();
         for old in self.index.live().filter(|old| old.work.is_some() && !wanted.contains(&old.id)) {
-            let new = places.get(&(old.level, old.session.as_ref())).into_iter().flatten();
-            let taking = new.copied().find(|at| self.chunks[*at].span.overlap(old.span) > 0);
-            match taking {
+            let new = places.get(&(old.level, old.session.as_ref()));
+            match new.and_then(|new| new.least(old.span)) {
                 Some(at) => superseded.push((at, old.id)),
                 None => self.orphans.push(old.id),
             }
@@ -268,16 +278,52 @@ fn works(index: &PastIndex) -> HashMap<WorkId, Vec<PastId>> {
     works
 }
 
-fn progress_of(
+/// Nodes of leaves that a person took back, each with its leaf.
+pub(crate) type TakenNodes = HashMap<NodeId, PastId>;
+
+/// What a person took back stays so when its session continues, and by whichever method it would be made.
+async fn taken_back(
+    store: &dyn Graph,
+    scope: &PastScope,
     index: &PastIndex,
-    works: &HashMap<WorkId, Vec<PastId>>,
+) -> Result<TakenNodes, PastError> {
+    let is_leaf = |chunk: &&ChunkEntry| chunk.author == ChunkAuthor::Build && chunk.sources > 0;
+    let leaves = index.chunks().filter(is_leaf).filter(|chunk| chunk.is_taken_back());
+    let leaves: Vec<NodeId> = leaves.map(|chunk| chunk.node).collect();
+    let mut taken = TakenNodes::new();
+    for some in leaves.chunks(LEAVES) {
+        for leaf in read_chunks(store, scope, some).await? {
+            let id = leaf.id();
+            taken.extend(leaf.sources.iter().map(|source| (source.node, id)));
+        }
+    }
+    Ok(taken)
+}
+
+/// What a chunk that a build made is known by, beside its words.
+struct ChunkPlace<'a> {
     work: WorkId,
     level: u32,
     span: TimeRange,
+    class: AuthorClass,
+    session: Option<&'a SessionId>,
+}
+
+impl ChunkPlace<'_> {
+    fn is_of(&self, chunk: &ChunkEntry) -> bool {
+        (chunk.level, chunk.span, chunk.class) == (self.level, self.span, self.class)
+            && chunk.session.as_ref() == self.session
+    }
+}
+
+fn progress_of(
+    index: &PastIndex,
+    works: &HashMap<WorkId, Vec<PastId>>,
+    place: &ChunkPlace<'_>,
 ) -> PlannedProgress {
-    let made = works.get(&work).into_iter().flatten().filter_map(|id| index.get(id));
-    let made: Vec<&ChunkEntry> = made.filter(|chunk| chunk.level == level && chunk.span == span).collect();
-    if made.iter().any(|chunk| chunk.state == ReviewState::Retracted) {
+    let made = works.get(&place.work).into_iter().flatten().filter_map(|id| index.get(id));
+    let made: Vec<&ChunkEntry> = made.filter(|chunk| place.is_of(chunk)).collect();
+    if made.iter().any(|chunk| chunk.is_taken_back()) {
         return PlannedProgress::Retracted;
     }
     let live = made.iter().find(|chunk| chunk.is_live());
@@ -286,14 +332,4 @@ fn progress_of(
         (None, Some(chunk)) => PlannedProgress::Former(chunk.id),
         (None, None) => PlannedProgress::Missing,
     }
-}
-
-fn work_id<'a>(method: &[u8], level: u32, of: impl Iterator<Item = &'a [u8; 32]>) -> WorkId {
-    let mut bytes = Vec::new();
-    bytes.extend_from_slice(&RULES.to_le_bytes());
-    bytes.extend_from_slice(&level.to_le_bytes());
-    bytes.extend_from_slice(&(method.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(method);
-    of.for_each(|id| bytes.extend_from_slice(id));
-    WorkId(sha256(&bytes))
 }

@@ -9,7 +9,7 @@ use quipu_transcript::DecodedEntry;
 use crate::chunk::worse;
 use crate::pages::Pages;
 use crate::source::{NodeCalls, SourceSpeaker, source_of, time_of};
-use crate::{PastError, TimeRange};
+use crate::{PastError, PastId, TimeRange};
 
 /// A pause of this length ends a segment.
 pub const IDLE: UnixMs = 30 * 60_000;
@@ -70,6 +70,16 @@ pub async fn segments_of(
     row: &SessionRow,
     now: UnixMs,
 ) -> Result<SessionSegments, PastError> {
+    segments_around(store, row, now, &HashMap::new()).await
+}
+
+/// The same, cut also where nodes of leaves begin and end that a person took back: what is added later is summed up without them.
+pub(crate) async fn segments_around(
+    store: &dyn Graph,
+    row: &SessionRow,
+    now: UnixMs,
+    taken: &HashMap<NodeId, PastId>,
+) -> Result<SessionSegments, PastError> {
     let Some(head) = row.head else { return Ok(SessionSegments::default()) };
     let mut cutter = Cutter::new(row);
     let hidden = store.hidden();
@@ -90,7 +100,7 @@ pub async fn segments_of(
             cutter.take(stored.node.id, stored.node.record.timestamp, &decoded);
         }
     }
-    Ok(cutter.cut(now))
+    Ok(cutter.cut(now, taken))
 }
 
 struct Cutter<'a> {
@@ -134,7 +144,7 @@ impl<'a> Cutter<'a> {
         });
     }
 
-    fn cut(self, now: UnixMs) -> SessionSegments {
+    fn cut(self, now: UnixMs, taken: &HashMap<NodeId, PastId>) -> SessionSegments {
         let Self { row, nodes, pairs, untimed, .. } = self;
         // How many calls are under way before each node.
         let mut changes = vec![0_i64; nodes.len() + 1];
@@ -146,7 +156,10 @@ impl<'a> Cutter<'a> {
         let (mut start, mut bytes, mut running) = (0, 0, 0_i64);
         for at in 0..nodes.len() {
             running += changes[at];
-            if at > start && running == 0 && ends_before(&nodes, at, bytes) {
+            let is_edge = || {
+                taken.get(&nodes[at].node) != at.checked_sub(1).and_then(|last| taken.get(&nodes[last].node))
+            };
+            if at > start && (is_edge() || (running == 0 && ends_before(&nodes, at, bytes))) {
                 found.segments.extend(segment(&row.id, &nodes[start..at]));
                 (start, bytes) = (at, 0);
             }

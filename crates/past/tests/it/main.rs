@@ -20,3 +20,5 @@ mod grounding_data;
 mod ranges;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod trust;
