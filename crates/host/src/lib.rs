@@ -55,6 +55,7 @@ mod open;
 mod outputs;
 pub mod packages;
 pub mod past;
+mod past_tools;
 mod permission_test;
 mod permissions;
 mod planning;
@@ -118,6 +119,7 @@ pub use offered_models::{
 };
 pub use offered_tools::{LISTED_TOOLS, PatchTool};
 pub use open::{StartedSession, existing_session, find_session, open};
+pub use past_tools::{CREATE_TOOL, LookupMisses, PastDeclaration, PastTools, RANGE_TOOL};
 pub use permission_test::{PermissionTest, TestedDecision, TestedPart, test_permission};
 pub use permissions::{
     Entry, PermissionItem, Project, Record, RuleReach, SavedRule, added_directories, demo_permissions,

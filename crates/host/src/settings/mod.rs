@@ -141,6 +141,8 @@ pub struct MemorySettings {
     pub asks: bool,
     /// Whether sessions that programs share use them.
     pub shared: bool,
+    /// Whether the model writes summaries of the past itself.
+    pub creates: bool,
 }
 
 /// The members of `terminal`.
@@ -309,6 +311,7 @@ impl Settings {
                 enabled: flag("memory.enabled").unwrap_or(true),
                 asks: flag("memory.ask").unwrap_or(true),
                 shared: flag("memory.shared").unwrap_or(false),
+                creates: flag("memory.create").unwrap_or(false),
             },
             shared_history: SharedHistory::of_word(word("mcpServer.scope")),
             hook_budget: HookBudget::of_word(word("integrations.history")),

@@ -483,6 +483,14 @@ pub const KEYS: &[Key] = &[
         "sessions that programs share through `quipu serve` read your memories",
     ),
     key(
+        "memory.create",
+        Kind::Flag,
+        "false",
+        NextSession,
+        HISTORY,
+        "the model can write summaries of the past itself, with `memory_create`",
+    ),
+    key(
         "mcpServer.scope",
         Kind::Word(&["directory", "all"]),
         "\"directory\"",

@@ -21,6 +21,14 @@ fn memory_tools_take_the_place_of_search_where_memory_is_on() {
     let mut client = Client::started(&world);
     let all = ["memory_search", "memory_get", "memory_note", "read", "around", "how", "why"];
     assert_eq!(names(&mut client), all);
+    // Once there is a past, its summaries can be read too, and nobody else writes one.
+    world.run(&["past", "create", "2026-05", "--text", "The gate was painted."]).ok();
+    world.run(&["config", "set", "memory.create", "true"]).ok();
+    let mut with_past = all.to_vec();
+    with_past.insert(3, "memory_range");
+    assert_eq!(names(&mut Client::started(&world)), with_past);
+    let month = text(&client.call("memory_range", &json!({ "range": "2026-05" })));
+    assert!(month.contains("The gate was painted."), "{month}");
     let noted = text(&client.call("memory_note", &json!({ "text": "The gate is iron." })));
     assert!(noted.contains("\"author\":\"untrusted\""), "another agent noted it: {noted}");
     let found = text(&client.call("memory_search", &json!({ "query": "What colour has the gate?" })));
