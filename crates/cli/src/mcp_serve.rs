@@ -8,11 +8,14 @@ use std::sync::Arc;
 
 use clap::Args;
 use nix::sys::stat::{SFlag, fstat};
+use quipu_host::past::project_past;
 use quipu_host::settings::SharedHistory;
-use quipu_host::{Home, is_memory_on, memory_search, seal_credentials, watch_memory};
+use quipu_host::{
+    Home, LookupMisses, PastTools, RANGE_TOOL, is_memory_on, memory_search, seal_credentials, watch_memory,
+};
 use quipu_mcp_server::{
-    Access, BearerToken, GraphServer, MemoryAnswer, MemoryCall, MemoryDesk, MemoryToolSpec, ScopeSetting,
-    ServeError, ServerOptions, StdioEnd, StoreOpenError, serve_http, serve_stdio,
+    Access, BearerToken, GraphServer, MemoryAnswer, MemoryCall, MemoryDesk, MemoryToolList, MemoryToolSpec,
+    ScopeSetting, ServeError, ServerOptions, StdioEnd, StoreOpenError, serve_http, serve_stdio,
 };
 use quipu_memory::search::{MemoryNotes, NOTE_TOOL, unavailable};
 use quipu_seal::Sealer;
@@ -84,7 +87,11 @@ fn options(home: &Home) -> Result<ServerOptions, Failure> {
         sealer: sealer.clone(),
         directory: current_dir()?,
         scope,
-        memory: Some(Arc::new(Memories { home: home.clone(), sealer: sealer.clone() })),
+        memory: Some(Arc::new(Memories {
+            home: home.clone(),
+            sealer: sealer.clone(),
+            misses: LookupMisses::default(),
+        })),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         notify: Arc::new(|line| note(format!("warning: {}", printable(line)))),
     })
@@ -94,24 +101,49 @@ fn options(home: &Home) -> Result<ServerOptions, Failure> {
 struct Memories {
     home: Home,
     sealer: Arc<Sealer>,
+    /// Of all clients together: none of them has a session of ours.
+    misses: LookupMisses,
+}
+
+impl Memories {
+    fn past(&self, store: Arc<dyn Graph>, directory: &Path) -> PastTools {
+        PastTools::new(&self.home, store, self.sealer.clone(), project_past(directory), self.misses.clone())
+    }
 }
 
 impl MemoryDesk for Memories {
-    fn tools(&self, directory: &Path) -> Vec<MemoryToolSpec> {
-        if !is_memory_on(&self.home, directory) {
-            return Vec::new();
-        }
-        let spec = |(name, description, schema): (&'static str, &str, _)| {
-            let read_only = name != NOTE_TOOL;
-            // What our own sessions read a node with is called otherwise here.
-            let description = description.replace("a node with recall", "a node with read");
-            MemoryToolSpec { name, description, schema, read_only }
-        };
-        MemoryNotes::declarations().into_iter().map(spec).collect()
+    fn tools<'a>(&'a self, store: Option<Arc<dyn Graph>>, directory: &'a Path) -> MemoryToolList<'a> {
+        Box::pin(async move {
+            if !is_memory_on(&self.home, directory) {
+                return Vec::new();
+            }
+            let past = match store {
+                Some(store) => self.past(store, directory).declarations().await.unwrap_or_default(),
+                None => Vec::new(),
+            };
+            // What another agent thinks of the past is none of ours.
+            let past = past.into_iter().filter(|(name, _, _)| *name == RANGE_TOOL);
+            let spec = |(name, description, schema): (&'static str, &str, _)| {
+                let read_only = name != NOTE_TOOL;
+                // What our own sessions read a node with is called otherwise here.
+                let description = description.replace("a node with recall", "a node with read");
+                MemoryToolSpec { name, description, schema, read_only }
+            };
+            MemoryNotes::declarations().into_iter().chain(past).map(spec).collect()
+        })
     }
 
     fn call<'a>(&'a self, call: MemoryCall<'a>) -> MemoryAnswer<'a> {
         Box::pin(async move {
+            if call.name == RANGE_TOOL {
+                // A client that sees a part of the project has no summaries of all of it.
+                let root = quipu_memory::project_root(call.directory);
+                if call.projects.is_some_and(|seen| !seen.iter().any(|seen| root.starts_with(seen))) {
+                    let why = "the client sees a part of the project, and the summaries are of all of it";
+                    return Some(unavailable(why, "Use memory_search."));
+                }
+                return self.past(call.store, call.directory).call(call.name, call.args, None).await;
+            }
             match memory_search(&self.home, &call.store, &self.sealer, call.directory) {
                 // What another agent notes is untrusted: it names no session of ours.
                 Ok(search) => {

@@ -3,6 +3,7 @@
 mod build;
 mod cover;
 mod show;
+mod write;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,6 +46,10 @@ enum PastAction {
     Check(PastOptions),
     /// Show what of the past fits into a budget: coarse for long ago, finer where there is room, or where the question leads.
     Cover(CoverArgs),
+    /// Write a chunk of your own: of a range of time, and of nodes if you name some. Without `--text`, its words are read from stdin.
+    Create(CreateArgs),
+    /// Put another chunk in the place of chunks: a new one with your words, or one that is there. They are not made again.
+    Supersede(SupersedeArgs),
     /// Take a chunk back: it is shown to nobody, and not made again.
     Retract(ChunkArgs),
     /// Mark a chunk as read and found good; one that was taken back is shown again.
@@ -65,6 +70,36 @@ struct ChunkArgs {
     /// A range of time, or the id of a chunk.
     #[arg(value_name = "RANGE|ID", required = true)]
     what: Vec<String>,
+    #[command(flatten)]
+    of: PastOptions,
+}
+
+#[derive(Debug, Args)]
+struct CreateArgs {
+    /// A range of time.
+    #[arg(value_name = "RANGE", required = true)]
+    range: Vec<String>,
+    /// What happened then.
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
+    /// A node that it is a summary of. Repeatable.
+    #[arg(long, value_name = "NODE")]
+    source: Vec<String>,
+    #[command(flatten)]
+    of: PastOptions,
+}
+
+#[derive(Debug, Args)]
+struct SupersedeArgs {
+    /// The chunks: keys, or beginnings of ids.
+    #[arg(value_name = "ID", required = true)]
+    what: Vec<String>,
+    /// What stands in their place. Without it and `--by`, it is read from stdin.
+    #[arg(long, value_name = "TEXT", conflicts_with = "by")]
+    text: Option<String>,
+    /// A chunk that is there, to stand in their place.
+    #[arg(long, value_name = "ID")]
+    by: Option<String>,
     #[command(flatten)]
     of: PastOptions,
 }
@@ -111,6 +146,8 @@ pub(crate) async fn run(args: &PastArgs) -> Result<(), Failure> {
         Some(PastAction::Sources(chunk)) => show::sources(&chunk.what, &chunk.of).await,
         Some(PastAction::Check(of)) => build::check(of).await,
         Some(PastAction::Cover(cover)) => cover::show(cover).await,
+        Some(PastAction::Create(create)) => write::create(create).await,
+        Some(PastAction::Supersede(supersede)) => write::supersede(supersede).await,
         Some(PastAction::Retract(chunk)) => set(chunk, ReviewState::Retracted).await,
         Some(PastAction::Review(chunk)) => set(chunk, ReviewState::Reviewed).await,
     }

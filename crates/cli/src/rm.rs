@@ -4,12 +4,14 @@ use crate::args::RmArgs;
 use crate::confirm::confirm;
 use crate::exit::Failure;
 use crate::fork::engine;
+use crate::memory::person::moved_by_a_person;
 use crate::print::{ago, note, one_line};
 use quipu_host::{now, session_named};
 
 pub(crate) async fn run(args: &RmArgs) -> Result<(), Failure> {
     let (home, engine) = engine(&args.store).await?;
     let row = session_named(&**engine.store(), &args.session).await?;
+    moved_by_a_person(&row)?;
     if !args.yes {
         let title = if row.called.is_empty() { &row.title } else { &row.called };
         let what = format!("session {} ({}, {})", row.id, one_line(title, 60), ago(now(), row.updated));

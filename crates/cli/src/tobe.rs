@@ -3,8 +3,9 @@
 use std::io::Write as _;
 
 use clap::Args;
-use quipu::JumpWithFiles;
-use quipu_protocol::JumpReport;
+use quipu::{Engine, JumpWithFiles};
+use quipu_protocol::{JumpReport, NodeId};
+use quipu_store::SessionQuery;
 
 use crate::args::{RestoreArgs, StoreArg};
 use crate::confirm::confirm;
@@ -34,6 +35,7 @@ pub(crate) struct TobeArgs {
 pub(crate) async fn run(args: &TobeArgs) -> Result<(), Failure> {
     let (home, engine) = engine(&args.store).await?;
     let node = quipu_host::resolve(&**engine.store(), &args.node, None).await?.node;
+    refuse_records(&engine, node).await?;
     let message = args.message.join(" ");
     let travel = engine.travel(node, &message).await?;
     let RestoreArgs { files: with_files, dry_run, yes, .. } = args.restore;
@@ -71,4 +73,15 @@ pub(crate) async fn run(args: &TobeArgs) -> Result<(), Failure> {
     ));
     note(format!("`quipu undo {session}{store}` undoes the jump."));
     Ok(writeln!(crate::console::stdout(), "{head}")?)
+}
+
+/// What holds the changes of a memory or the summaries of a past has no conversation to go back in.
+async fn refuse_records(engine: &Engine, node: NodeId) -> Result<(), Failure> {
+    let store = engine.store();
+    let Some(id) = store.sessions_of(&[node]).await?.into_iter().flatten().next() else { return Ok(()) };
+    let query = SessionQuery { id: Some(id), limit: Some(1), ..SessionQuery::default() };
+    match store.sessions(query).await?.into_iter().find(quipu::takes_no_prompts) {
+        Some(row) => Err(quipu_host::Failure::from(quipu::OpenError::Notes(row.id)).into()),
+        None => Ok(()),
+    }
 }

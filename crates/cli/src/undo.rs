@@ -12,6 +12,7 @@ use crate::confirm::confirm;
 use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::fork::engine;
+use crate::memory::person::moved_by_a_person;
 use crate::print::note;
 use crate::restore_files;
 use quipu_host::{Home, session_named};
@@ -39,6 +40,7 @@ pub(crate) struct StepArgs {
 pub(crate) async fn undo(args: &StepArgs) -> Result<(), Failure> {
     let (home, engine) = engine(&args.store).await?;
     let row = chosen(&engine, args.session.as_deref()).await?;
+    moved_by_a_person(&row)?;
     let planned = engine.undoable(&row.id, args.steps()).await?;
     let how = restore_options(&home, &engine, &row, args).await?;
     if !agreed(how.as_ref(), &engine, args, &row, &planned, ["Undo", "undone"]).await? {
@@ -56,6 +58,7 @@ pub(crate) async fn undo(args: &StepArgs) -> Result<(), Failure> {
 pub(crate) async fn redo(args: &StepArgs) -> Result<(), Failure> {
     let (home, engine) = engine(&args.store).await?;
     let row = chosen(&engine, args.session.as_deref()).await?;
+    moved_by_a_person(&row)?;
     let planned = engine.redoable(&row.id, args.steps()).await?;
     let how = restore_options(&home, &engine, &row, args).await?;
     if !agreed(how.as_ref(), &engine, args, &row, &planned, ["Redo", "redone"]).await? {

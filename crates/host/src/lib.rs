@@ -57,6 +57,7 @@ pub mod packages;
 pub mod past;
 mod past_compaction;
 mod past_opening;
+mod past_tools;
 mod permission_test;
 mod permissions;
 mod planning;
@@ -122,6 +123,7 @@ pub use offered_tools::{LISTED_TOOLS, PatchTool};
 pub use open::{StartedSession, existing_session, find_session, open};
 pub use past_compaction::COVER_SOURCE;
 pub use past_opening::{OpeningState, PAST_CHARGE, PAST_SOURCE};
+pub use past_tools::{CREATE_TOOL, LookupMisses, PastDeclaration, PastTools, RANGE_TOOL};
 pub use permission_test::{PermissionTest, TestedDecision, TestedPart, test_permission};
 pub use permissions::{
     Entry, PermissionItem, Project, Record, RuleReach, SavedRule, added_directories, demo_permissions,

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::memory_flush::FlushSource;
 use crate::past_opening::PastOpening;
+use crate::past_tools::{LookupMisses, PastTools};
 use crate::purposes::FLUSH_PURPOSE;
 use crate::settings::{SettingsFile, set_setting};
 use crate::{
@@ -221,6 +222,10 @@ pub(crate) fn install_tools(
                 crate::watch_memory(home, &options.cwd, engine.store(), engine.sealer(), notes.search());
             }
             options.tool_sources.push(Arc::new(MemoryTools::new(notes)));
+            let (store, sealer) = (engine.store().clone(), engine.sealer().clone());
+            let scope = crate::past::project_past(&options.cwd);
+            let past = PastTools::new(home, store, sealer, scope, LookupMisses::default());
+            options.tool_sources.push(Arc::new(past));
         }
         Ok(None) => {}
         Err(failure) => home.warn(failure.message),

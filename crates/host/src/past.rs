@@ -25,7 +25,8 @@ impl From<PastError> for Failure {
             error @ (PastError::Range(_)
             | PastError::NoChunk { .. }
             | PastError::Ambiguous { .. }
-            | PastError::NothingThere { .. }) => Self::request(error),
+            | PastError::NothingThere { .. }
+            | PastError::BadDraft(_)) => Self::request(error),
             error @ (PastError::Busy(_) | PastError::BadSummary(_)) => Self::failed(error),
         }
     }

@@ -37,10 +37,13 @@ pub struct MemoryCall<'a> {
 /// The answer of a call: `None` for a name that is none of a tool of memory, or where memory is off.
 pub type MemoryAnswer<'a> = Pin<Box<dyn Future<Output = Option<Value>> + Send + 'a>>;
 
+/// The tools that there are.
+pub type MemoryToolList<'a> = Pin<Box<dyn Future<Output = Vec<MemoryToolSpec>> + Send + 'a>>;
+
 /// Who has the tools of memory.
 pub trait MemoryDesk: Send + Sync + 'static {
-    /// The tools for a directory; none where memory is off there.
-    fn tools(&self, directory: &Path) -> Vec<MemoryToolSpec>;
+    /// The tools for a directory and a store, where there is one yet; none where memory is off there.
+    fn tools<'a>(&'a self, store: Option<Arc<dyn Graph>>, directory: &'a Path) -> MemoryToolList<'a>;
 
     /// Runs one. A failure is an answer too.
     fn call<'a>(&'a self, call: MemoryCall<'a>) -> MemoryAnswer<'a>;

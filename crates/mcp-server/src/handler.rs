@@ -205,7 +205,8 @@ impl ServerHandler for GraphServer {
         if let Some(desk) = &self.inner.options.memory
             && let Ok(reach) = self.reach(&context.peer).await
         {
-            let own = memory::definitions(&**desk, self.memory_directory(&reach));
+            let directory = self.memory_directory(&reach);
+            let own = memory::definitions(&**desk, &self.inner.archive, directory).await;
             if !own.is_empty() {
                 all.retain(|tool| tool.name != tools::SEARCH);
                 all.splice(0..0, own);

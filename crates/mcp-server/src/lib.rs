@@ -26,7 +26,7 @@ mod why;
 
 pub use archive::{ServerOptions, StoreOpener};
 pub use commits::{CommitReport, credit_committed_lines};
-pub use desk::{MemoryAnswer, MemoryCall, MemoryDesk, MemoryToolSpec};
+pub use desk::{MemoryAnswer, MemoryCall, MemoryDesk, MemoryToolList, MemoryToolSpec};
 pub use error::{ServeError, StoreOpenError};
 pub use handler::GraphServer;
 pub use http::{Access, BearerToken, serve_http};

@@ -13,7 +13,7 @@ use crate::error::CallError;
 use crate::reach::Reach;
 
 /// The definitions of the tools, as the protocol has them.
-pub(crate) fn definitions(desk: &dyn MemoryDesk, directory: &Path) -> Vec<Tool> {
+pub(crate) async fn definitions(desk: &dyn MemoryDesk, archive: &Archive, directory: &Path) -> Vec<Tool> {
     let tool = |spec: MemoryToolSpec| {
         let schema = match spec.schema {
             Value::Object(members) => members,
@@ -22,7 +22,7 @@ pub(crate) fn definitions(desk: &dyn MemoryDesk, directory: &Path) -> Vec<Tool> 
         let annotations = ToolAnnotations::from_raw(None, Some(spec.read_only), None, None, Some(false));
         Tool::new(spec.name, spec.description, Arc::new(schema)).with_annotations(annotations)
     };
-    desk.tools(directory).into_iter().map(tool).collect()
+    desk.tools(archive.store().ok(), directory).await.into_iter().map(tool).collect()
 }
 
 /// Runs a tool of memory; `None` for a name that is none of one.
@@ -34,10 +34,11 @@ pub(crate) async fn run(
     name: &str,
     args: &Value,
 ) -> Option<Result<Page, CallError>> {
-    if !desk.tools(directory).iter().any(|spec| spec.name == name) {
+    let store = archive.store();
+    if !desk.tools(store.as_ref().ok().cloned(), directory).await.iter().any(|spec| spec.name == name) {
         return None;
     }
-    let store = match archive.store() {
+    let store = match store {
         Ok(store) => store,
         Err(error) => return Some(Err(error)),
     };

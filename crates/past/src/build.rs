@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use quipu_protocol::{NodeId, UnixMs};
 use quipu_store::{Graph, decode_nodes};
 
-use crate::index::read_chunks;
 use crate::model::{asked_model, first_line, judged, leaf_ask, leaf_instead, parent_ask, parent_instead};
 use crate::plan::{PlannedChunk, PlannedProgress, PlannedSources};
+use crate::record::read_chunks;
 use crate::segments::importer_of;
 use crate::source::{SourceText, source_of};
 use crate::writer::PastWriter;

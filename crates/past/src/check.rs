@@ -1,6 +1,7 @@
 //! Whether a past is whole: what it has no summary of, what came after it, and how its chunks lie.
 
-use crate::plan::PlannedSources;
+use crate::overlap::OverlapIndex;
+use crate::plan::{PlannedProgress, PlannedSources};
 use crate::{PastPlan, TimeRange};
 
 /// A stretch of the past that no chunk sums up.
@@ -19,6 +20,8 @@ pub struct PastGap {
 pub struct PastCheck {
     /// What has no summary yet, by time.
     pub gaps: Vec<PastGap>,
+    /// What has none because a person took it back, by time.
+    pub retracted: Vec<PastGap>,
     /// Chunks that are shown, by their level.
     pub levels: Vec<usize>,
     /// Chunks that are shown and have no parent.
@@ -42,20 +45,22 @@ impl PastPlan {
         }
         check.outdated =
             self.orphans.len() + self.chunks.iter().map(|chunk| chunk.supersedes.len()).sum::<usize>();
+        // The finest first, and of equals the one with the lowest id.
+        let live = self.index.live().map(|live| (live.span, (live.span.width(), live.id)));
+        let live = OverlapIndex::new(live);
         for chunk in &self.chunks {
             let PlannedSources::Nodes { nodes, .. } = &chunk.of else { continue };
-            if !chunk.is_pending() {
-                continue;
+            let mut gap = PastGap { span: chunk.span, nodes: nodes.len(), late_for: None };
+            if chunk.progress == PlannedProgress::Retracted {
+                check.retracted.push(gap);
+            } else if chunk.is_pending() {
+                let finest = live.least(chunk.span).and_then(|(_, id)| self.index.get(&id));
+                gap.late_for = finest.map(|live| self.index.key(live));
+                check.gaps.push(gap);
             }
-            let overlapped = self.index.live().filter(|live| live.span.overlap(chunk.span) > 0);
-            let late_for = overlapped.min_by_key(|live| (live.span.width(), live.id));
-            check.gaps.push(PastGap {
-                span: chunk.span,
-                nodes: nodes.len(),
-                late_for: late_for.map(|live| self.index.key(live)),
-            });
         }
         check.gaps.sort_by_key(|gap| gap.span);
+        check.retracted.sort_by_key(|gap| gap.span);
         check
     }
 }

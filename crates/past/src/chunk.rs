@@ -92,6 +92,8 @@ pub enum SummaryMethod {
     Model(AskedModel),
     /// By a person.
     Person,
+    /// By a model that was at work, with a tool.
+    Agent,
 }
 
 /// A model, and what it was told.
@@ -114,7 +116,7 @@ impl SummaryMethod {
             (Self::Extractive { version, .. }, Self::Extractive { version: other, .. }) => {
                 (version == other).then_some(0)
             }
-            (Self::Extractive { .. }, _) => None,
+            (Self::Extractive { .. } | Self::Agent, _) => None,
         }
     }
 }
@@ -260,6 +262,9 @@ pub enum ChunkFault {
     /// It takes chunks back or puts others in their place, and nobody who may do that wrote it.
     #[error("its author may not decide on chunks")]
     NoAuthority,
+    /// It claims the work of a build, and was not made of what it names.
+    #[error("it claims to be of a build, and is not: it counts as another program's")]
+    ForeignWork,
     /// It ends before it begins, or lies at no time at all.
     #[error("its span is none: {start} to {end}")]
     Span {

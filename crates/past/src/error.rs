@@ -46,4 +46,7 @@ pub enum PastError {
     /// A summary was to be made, and nothing came.
     #[error("the summary of {0} is empty or longer than a chunk's")]
     BadSummary(String),
+    /// What was written cannot be a chunk.
+    #[error("this is no chunk: {0}")]
+    BadDraft(String),
 }

@@ -1,13 +1,13 @@
 //! What a chunk stands on: the nodes that it names, and those that lie in its span without being named.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use quipu_protocol::{NodeId, SessionId, UnixMs};
-use quipu_store::{Graph, decode_shown};
+use quipu_store::{Graph, decode_shown, decode_whole};
 use serde::Serialize;
 
-use crate::index::read_chunks;
 use crate::pages::{PAGE, Pages};
+use crate::record::read_chunks;
 use crate::segments::importer_of;
 use crate::source::{source_of, time_of};
 use crate::{ChunkEntry, PastError, PastIndex, PastScope};
@@ -35,7 +35,7 @@ pub struct EvidenceNode {
     pub kind: EvidenceKind,
     /// Its session, where that is known.
     pub session: Option<SessionId>,
-    /// When it was said, where that is known.
+    /// When it was said, where that is known; of one that overlaps without a time of its own, that of the one before it.
     pub at: Option<UnixMs>,
 }
 
@@ -76,13 +76,16 @@ pub async fn evidence_of(
     let mut found = Evidence::default();
     for some in sources.chunks(PAGE) {
         let sessions = store.sessions_of(some).await?;
-        let nodes = store.nodes(some).await?;
-        for ((id, session), node) in some.iter().zip(sessions).zip(nodes) {
-            let kind = match node.is_some() {
-                true => EvidenceKind::Explicit,
-                false => EvidenceKind::Missing,
+        let nodes: Vec<_> = store.nodes(some).await?.into_iter().flatten().collect();
+        let decoded = decode_whole(store, &nodes).await?;
+        let times = nodes.iter().zip(decoded);
+        let times: HashMap<NodeId, Option<UnixMs>> =
+            times.map(|(node, decoded)| (node.id, time_of(&decoded.entry, node.record.timestamp))).collect();
+        for (id, session) in some.iter().zip(sessions) {
+            let (kind, at) = match times.get(id) {
+                Some(at) => (EvidenceKind::Explicit, *at),
+                None => (EvidenceKind::Missing, None),
             };
-            let at = node.map(|node| node.record.timestamp);
             found.nodes.push(EvidenceNode { node: *id, kind, session, at });
         }
     }
@@ -91,21 +94,23 @@ pub async fn evidence_of(
     let mut overlapping = Vec::new();
     for row in scope.sessions(store).await? {
         let Some(head) = row.head else { continue };
+        // One of no known time was said when the one before it was.
+        let mut last = None;
         let mut pages = Pages::below(store, row.base, head).await?;
         while let Some(piece) = pages.next().await? {
-            for stored in piece.nodes.iter().filter(|stored| !explicit.contains(&stored.node.id)) {
-                if hidden.hides(&stored.node.id) {
-                    continue;
-                }
+            for stored in piece.nodes.iter().filter(|stored| !hidden.hides(&stored.node.id)) {
                 let decoded = decode_shown(&hidden, &stored.node, &piece.objects);
-                let at = time_of(&decoded.entry, stored.node.record.timestamp);
-                let Some(at) = at.filter(|at| chunk.span.contains(*at)) else { continue };
                 if source_of(&decoded, importer_of(&row)).is_none() {
                     continue;
                 }
+                last = time_of(&decoded.entry, stored.node.record.timestamp).or(last);
+                let node = stored.node.id;
+                let Some(at) = last.filter(|at| chunk.span.contains(*at) && !explicit.contains(&node)) else {
+                    continue;
+                };
                 let kind = if stored.seq > chunk.seq { EvidenceKind::Late } else { EvidenceKind::Overlap };
                 let session = Some(row.id.clone());
-                overlapping.push(EvidenceNode { node: stored.node.id, kind, session, at: Some(at) });
+                overlapping.push(EvidenceNode { node, kind, session, at: Some(at) });
             }
         }
     }
@@ -130,7 +135,8 @@ async fn sources_below(
             holders.push(chunk.node);
         }
         // The last first, so that the first is taken first.
-        let children = chunk.children.iter().rev().filter(|child| seen.insert(**child));
+        let children = chunk.lost.iter().rev().chain(chunk.children.iter().rev());
+        let children = children.filter(|child| seen.insert(**child));
         open.extend(children.filter_map(|child| index.get(child)));
     }
     let mut sources = Vec::new();

@@ -3,15 +3,16 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-use quipu_protocol::{AuthorClass, Body, Entry, Message, NodeId, Origin, Provenance, SessionId, UnixMs};
-use quipu_store::{Graph, HiddenSnapshot, Seq, decode_nodes};
+use quipu_protocol::{AuthorClass, NodeId, Origin, Provenance, SessionId, UnixMs};
+use quipu_store::{Graph, HiddenSnapshot, Seq};
 use quipu_transcript::{DecodedEntry, decode};
 
 use crate::chunk::PastRecord;
 use crate::pages::Pages;
+use crate::record::{StoredRecord, is_of_a_person, read_chunk};
+use crate::work::{is_work_of_chunks, is_work_of_nodes};
 use crate::{
-    ChunkFault, MemoryChunk, PAST_CHUNK, PastError, PastId, PastScope, ReviewState, SummaryMethod, TimeRange,
-    WorkId,
+    ChunkFault, MemoryChunk, PastError, PastId, PastScope, ReviewState, SummaryMethod, TimeRange, WorkId,
 };
 
 /// Faults that are kept; more are counted.
@@ -20,6 +21,19 @@ const FAULTS: usize = 1_000;
 const FEWEST_DIGITS: usize = 6;
 /// Digits of an id behind a range that several chunks have.
 const KEY_DIGITS: usize = 8;
+
+/// Who wrote a chunk, as far as its node shows; the first have the say where several claim the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChunkAuthor {
+    /// A build: its work is that of what it names.
+    Build,
+    /// A person.
+    Person,
+    /// A model, with a tool.
+    Agent,
+    /// Another program.
+    Foreign,
+}
 
 /// What is known of a chunk without its words and sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,11 +52,15 @@ pub struct ChunkEntry {
     pub span: TimeRange,
     /// Its children, without those that have a fault.
     pub children: Vec<PastId>,
+    /// What it names as its children besides.
+    pub lost: Vec<PastId>,
     /// How many nodes it sums up itself.
     pub sources: usize,
     /// The session of its sources, where they are of one.
     pub session: Option<SessionId>,
-    /// The class of its author.
+    /// Who wrote it.
+    pub author: ChunkAuthor,
+    /// The class of its author; what another program wrote is untrusted, whatever its node says.
     pub class: AuthorClass,
     /// How it was made.
     pub method: SummaryMethod,
@@ -54,13 +72,29 @@ pub struct ChunkEntry {
     pub state: ReviewState,
     /// Whether another one stands in its place.
     pub is_superseded: bool,
+    /// Whether it was a person who put that there.
+    pub is_replaced: bool,
 }
 
 impl ChunkEntry {
+    fn review(&mut self, state: ReviewState) {
+        self.state = state;
+        // What a person finds good is shown, also where one had put another in its place.
+        if state == ReviewState::Reviewed && self.is_replaced {
+            (self.is_superseded, self.is_replaced) = (false, false);
+        }
+    }
+
     /// Whether it is shown: nobody took it back, and no other one stands in its place.
     #[must_use]
     pub fn is_live(&self) -> bool {
         !self.is_superseded && self.state != ReviewState::Retracted
+    }
+
+    /// Whether a person took it back, or put another one in its place: it is not made again.
+    #[must_use]
+    pub fn is_taken_back(&self) -> bool {
+        self.is_replaced || self.state == ReviewState::Retracted
     }
 }
 
@@ -126,44 +160,65 @@ impl PastIndex {
         scope: &PastScope,
         hidden: &HiddenSnapshot,
     ) {
-        let Entry::Message(Message::Custom(message)) = &decoded.entry else { return };
-        if message.custom_type != PAST_CHUNK {
-            return;
-        }
-        let record = decoded.step.extra.get(PAST_CHUNK).and_then(|json| json.read::<PastRecord>().ok());
-        let from = decoded.step.provenance.clone();
+        let StoredRecord { record, text, from } = match StoredRecord::of(decoded) {
+            None => return,
+            Some(Err(fault)) => return self.fault(node, fault),
+            Some(Ok(stored)) => stored,
+        };
+        let is_of_a_person = from.as_ref().is_some_and(is_of_a_person);
         match record {
-            None => self.fault(node, ChunkFault::Unreadable),
+            PastRecord::Supersede { of } if is_of_a_person => self.supersede(node, &of, ChunkAuthor::Person),
+            PastRecord::Supersede { of } if from == Some(Provenance::quipu()) => {
+                self.supersede(node, &of, ChunkAuthor::Build);
+            }
             // Whoever it was that wrote the others: they are obeyed by nobody.
-            Some(PastRecord::Supersede { .. }) if from != Some(Provenance::quipu()) => {
-                self.fault(node, ChunkFault::NoAuthority);
-            }
-            Some(PastRecord::Review { .. }) if !from.is_some_and(|from| is_of_a_person(&from)) => {
-                self.fault(node, ChunkFault::NoAuthority);
-            }
-            Some(PastRecord::Supersede { of }) => self.supersede(node, &of),
-            Some(PastRecord::Review { of, state }) => match self.by_id.get(&of) {
-                Some(at) => self.chunks[*at].state = state,
+            PastRecord::Supersede { .. } => self.fault(node, ChunkFault::NoAuthority),
+            PastRecord::Review { .. } if !is_of_a_person => self.fault(node, ChunkFault::NoAuthority),
+            PastRecord::Review { of, state } => match self.by_id.get(&of) {
+                Some(at) => self.chunks[*at].review(state),
                 None if self.forgotten.contains(&of) => {}
                 None => self.fault(node, ChunkFault::NoChunk(of)),
             },
-            Some(PastRecord::Chunk(record)) => {
-                let class =
-                    decoded.step.provenance.as_ref().map_or(AuthorClass::Untrusted, |from| from.author);
-                match MemoryChunk::read(record, text_of(&message.content), class, scope) {
-                    Err(fault) => self.fault(node, fault),
-                    Ok(chunk) => {
-                        if hidden.hides(&node)
-                            || chunk.sources.iter().any(|source| hidden.hides(&source.node))
-                        {
-                            self.forgotten.insert(chunk.id());
-                        }
-                        self.supersede(node, &chunk.supersedes);
-                        self.put(&chunk, node, made, seq);
+            PastRecord::Chunk(record) => match read_chunk(record, text, from.as_ref(), scope) {
+                Err(fault) => self.fault(node, fault),
+                Ok(chunk) => {
+                    if hidden.hides(&node) || chunk.sources.iter().any(|source| hidden.hides(&source.node)) {
+                        self.forgotten.insert(chunk.id());
                     }
+                    let author = self.author_of(&chunk, from.as_ref());
+                    if author == ChunkAuthor::Foreign && chunk.work.is_some() {
+                        self.fault(node, ChunkFault::ForeignWork);
+                    }
+                    self.supersede(node, &chunk.supersedes, author);
+                    self.put(&chunk, author, (node, made, seq));
                 }
-            }
+            },
         }
+    }
+
+    /// A build wrote what has the work of its sources or children, and a node that says so. Nobody can be known by more than that.
+    fn author_of(&self, chunk: &MemoryChunk, from: Option<&Provenance>) -> ChunkAuthor {
+        let Some(from) = from else { return ChunkAuthor::Foreign };
+        match (&chunk.method, from.origin, chunk.work) {
+            (SummaryMethod::Extractive { .. }, Origin::Process, Some(work))
+            | (SummaryMethod::Model { .. }, Origin::Model, Some(work))
+                if self.is_work_of(chunk, work) =>
+            {
+                ChunkAuthor::Build
+            }
+            (SummaryMethod::Person, _, None) if is_of_a_person(from) => ChunkAuthor::Person,
+            (SummaryMethod::Agent, Origin::Model, None) => ChunkAuthor::Agent,
+            _ => ChunkAuthor::Foreign,
+        }
+    }
+
+    fn is_work_of(&self, chunk: &MemoryChunk, work: WorkId) -> bool {
+        if chunk.level == 0 {
+            return chunk.children.is_empty() && is_work_of_nodes(work, &chunk.method, &chunk.sources);
+        }
+        let children = chunk.children.iter().map(|child| self.get(child)?.work);
+        let Some(works) = children.collect::<Option<Vec<WorkId>>>() else { return false };
+        chunk.sources.is_empty() && is_work_of_chunks(work, &chunk.method, chunk.level, &works)
     }
 
     /// Takes out what sums up something that a person had forgotten since, itself or through other chunks.
@@ -186,12 +241,17 @@ impl PastIndex {
         self.by_id = self.chunks.iter().enumerate().map(|(at, chunk)| (chunk.id, at)).collect();
     }
 
-    pub(crate) fn put(&mut self, chunk: &MemoryChunk, node: NodeId, made: UnixMs, seq: Seq) {
+    fn put(&mut self, chunk: &MemoryChunk, author: ChunkAuthor, (node, made, seq): (NodeId, UnixMs, Seq)) {
         let id = chunk.id();
         if let Some(at) = self.by_id.get(&id) {
-            // Made again: it is wanted again.
             let known = &mut self.chunks[*at];
-            (known.is_superseded, known.node, known.made, known.seq) = (false, node, made, seq);
+            // Made again: it is wanted again. A copy by somebody who has less say changes nothing.
+            if author <= known.author {
+                known.is_superseded = known.is_replaced;
+                (known.node, known.made, known.seq) = (node, made, seq);
+                (known.author, known.class, known.work) =
+                    (author, class_by(chunk, author), work_by(chunk, author));
+            }
             return;
         }
         self.by_id.insert(id, self.chunks.len());
@@ -203,24 +263,38 @@ impl PastIndex {
             level: chunk.level,
             span: chunk.span,
             children: chunk.children.clone(),
+            lost: Vec::new(),
             sources: chunk.sources.len(),
             session: chunk.session.clone(),
-            class: chunk.class,
+            author,
+            class: class_by(chunk, author),
             method: chunk.method.clone(),
-            work: chunk.work,
+            work: work_by(chunk, author),
             bytes: chunk.summary.len(),
             state: ReviewState::Made,
             is_superseded: false,
+            is_replaced: false,
         });
     }
 
-    fn supersede(&mut self, node: NodeId, of: &[PastId]) {
+    /// A person may put another chunk in the place of any, a build in that of what builds made, and nobody else.
+    fn supersede(&mut self, node: NodeId, of: &[PastId], by: ChunkAuthor) {
+        let mut is_refused = false;
         for id in of {
-            match self.by_id.get(id) {
-                Some(at) => self.chunks[*at].is_superseded = true,
+            match self.by_id.get(id).and_then(|at| self.chunks.get_mut(*at)) {
+                Some(chunk) if by == ChunkAuthor::Person => {
+                    (chunk.is_superseded, chunk.is_replaced) = (true, true);
+                }
+                Some(chunk) if by == ChunkAuthor::Build && chunk.author == ChunkAuthor::Build => {
+                    chunk.is_superseded = true;
+                }
+                Some(_) => is_refused = true,
                 None if self.forgotten.contains(id) => {}
                 None => self.fault(node, ChunkFault::NoChunk(*id)),
             }
+        }
+        if is_refused {
+            self.fault(node, ChunkFault::NoAuthority);
         }
     }
 
@@ -231,37 +305,45 @@ impl PastIndex {
         }
     }
 
-    /// A child that is not there, reaches beyond its parent, or has two parents is no child. Ids are hashes of what they name, so no
-    /// chunk is below itself.
+    /// A child that is not there, reaches beyond its parent, or has two parents is no child. Who has more say has it, then who was
+    /// first. Ids are hashes of what they name, so no chunk is below itself.
     fn check_children(&mut self) {
         let mut owned: HashSet<PastId> = HashSet::new();
-        for at in 0..self.chunks.len() {
-            if self.chunks[at].children.is_empty() {
-                continue;
-            }
-            let (node, span, is_live) =
-                (self.chunks[at].node, self.chunks[at].span, self.chunks[at].is_live());
-            let mut children = std::mem::take(&mut self.chunks[at].children);
+        let mut parents: Vec<usize> =
+            (0..self.chunks.len()).filter(|at| !self.chunks[*at].children.is_empty()).collect();
+        parents.sort_by_key(|at| self.chunks[*at].author);
+        let mut faults = Vec::new();
+        for at in parents {
+            let (span, is_live) = (self.chunks[at].span, self.chunks[at].is_live());
+            let named = std::mem::take(&mut self.chunks[at].children);
+            let (mut children, mut lost) = (Vec::with_capacity(named.len()), Vec::new());
             let mut seen = HashSet::new();
-            children.retain(|child| {
-                let fault = match self.by_id.get(child) {
-                    None => Some(ChunkFault::MissingChild(*child)),
+            for child in named {
+                let fault = match self.by_id.get(&child) {
+                    None => Some(ChunkFault::MissingChild(child)),
                     Some(found) if !span.covers(self.chunks[*found].span) => {
-                        Some(ChunkFault::WideChild(*child))
+                        Some(ChunkFault::WideChild(child))
                     }
                     // Two versions of a parent have the same children; only one of them is live.
-                    Some(_) if !seen.insert(*child) || (is_live && !owned.insert(*child)) => {
-                        Some(ChunkFault::SharedChild(*child))
+                    Some(_) if !seen.insert(child) || (is_live && !owned.insert(child)) => {
+                        Some(ChunkFault::SharedChild(child))
                     }
                     Some(_) => None,
                 };
-                let is_child = fault.is_none();
-                if let Some(fault) = fault {
-                    self.fault(node, fault);
+                match fault {
+                    None => children.push(child),
+                    Some(fault) => {
+                        lost.push(child);
+                        faults.push((at, fault));
+                    }
                 }
-                is_child
-            });
-            self.chunks[at].children = children;
+            }
+            let chunk = &mut self.chunks[at];
+            (chunk.children, chunk.lost) = (children, lost);
+        }
+        faults.sort_by_key(|(at, _)| *at);
+        for (at, fault) in faults {
+            self.fault(self.chunks[at].node, fault);
         }
     }
 
@@ -387,47 +469,11 @@ fn shared_digits(a: PastId, b: PastId) -> usize {
     digits(a).zip(digits(b)).take_while(|(a, b)| a == b).count()
 }
 
-/// Whether a person said it, at a front.
-fn is_of_a_person(from: &Provenance) -> bool {
-    from.origin == Origin::Person && from.author == AuthorClass::Owner
+/// What another program wrote may say anything of itself.
+fn class_by(chunk: &MemoryChunk, author: ChunkAuthor) -> AuthorClass {
+    if author == ChunkAuthor::Foreign { AuthorClass::Untrusted } else { chunk.class }
 }
 
-pub(crate) fn text_of(body: &Body) -> String {
-    match body {
-        Body::Text(text) => text.clone(),
-        Body::Blocks(blocks) => {
-            blocks.iter().filter_map(|block| block.as_text()).collect::<Vec<_>>().join("\n")
-        }
-    }
-}
-
-/// Chunks with their words and sources, in the order of `nodes`; those that cannot be read are left out.
-///
-/// # Errors
-/// What the store says.
-pub async fn read_chunks(
-    store: &dyn Graph,
-    scope: &PastScope,
-    nodes: &[NodeId],
-) -> Result<Vec<MemoryChunk>, PastError> {
-    let mut read = read_chunks_by_node(store, scope, nodes).await?;
-    Ok(nodes.iter().filter_map(|node| read.remove(node)).collect())
-}
-
-/// The same by their nodes.
-pub(crate) async fn read_chunks_by_node(
-    store: &dyn Graph,
-    scope: &PastScope,
-    nodes: &[NodeId],
-) -> Result<HashMap<NodeId, MemoryChunk>, PastError> {
-    let found: Vec<_> = store.nodes(nodes).await?.into_iter().flatten().collect();
-    let decoded = decode_nodes(store, &found).await?;
-    let chunks = found.iter().zip(decoded).filter_map(|(node, decoded)| {
-        let Entry::Message(Message::Custom(message)) = &decoded.entry else { return None };
-        let record = decoded.step.extra.get(PAST_CHUNK)?.read::<PastRecord>().ok()?;
-        let PastRecord::Chunk(record) = record else { return None };
-        let class = decoded.step.provenance.as_ref().map_or(AuthorClass::Untrusted, |from| from.author);
-        Some((node.id, MemoryChunk::read(record, text_of(&message.content), class, scope).ok()?))
-    });
-    Ok(chunks.collect())
+fn work_by(chunk: &MemoryChunk, author: ChunkAuthor) -> Option<WorkId> {
+    chunk.work.filter(|_| author == ChunkAuthor::Build)
 }

@@ -10,14 +10,17 @@ mod chunk;
 pub mod cover;
 pub mod delay;
 pub mod disturb;
+mod draft;
 mod error;
 mod evidence;
 pub mod grounding;
 mod index;
 mod model;
+mod overlap;
 mod pages;
 mod plan;
 mod range;
+mod record;
 mod scope;
 mod segments;
 mod served;
@@ -26,6 +29,7 @@ mod source;
 mod summary;
 mod telling;
 mod tree;
+mod work;
 mod writer;
 
 pub use build::{
@@ -37,15 +41,17 @@ pub use chunk::{
     AskedModel, CHILD_LIMIT, ChunkFault, ChunkSource, MemoryChunk, PAST_CHUNK, PastId, ReviewState,
     SOURCE_LIMIT, SUMMARY_LIMIT, SummaryMethod, WorkId, class_name,
 };
+pub use draft::{ChunkDraft, DraftAuthor, WrittenChunk, replace_chunks, write_chunk};
 pub use error::PastError;
 pub use evidence::{Evidence, EvidenceKind, EvidenceNode, evidence_of};
-pub use index::{ChunkEntry, FaultyNode, PastIndex, read_chunks};
+pub use index::{ChunkAuthor, ChunkEntry, FaultyNode, PastIndex};
 pub use model::{
     AskFut, AskRefusal, CallSize, LEAF_TOKENS, PARENT_TOKENS, SummaryAsk, SummaryModel, SummaryReply,
     TOKEN_BYTES, Unusable, model_method,
 };
-pub use plan::{BuildSize, PastPlan, RULES};
+pub use plan::{BuildSize, PastPlan};
 pub use range::{RangeError, TimeRange};
+pub use record::read_chunks;
 pub use scope::{PAST_SESSION, PastScope};
 pub use segments::{
     HARD_BYTES, HARD_NODES, IDLE, SOFT_BYTES, SOFT_NODES, Segment, SessionSegments, segments_of,
@@ -56,3 +62,4 @@ pub use source::{SourceSpeaker, SourceText};
 pub use summary::{ChildSummary, ExtractiveSummary, Summariser};
 pub use telling::chunks_telling;
 pub use tree::{FEWEST, MOST};
+pub use work::RULES;

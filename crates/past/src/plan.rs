@@ -2,22 +2,24 @@
 
 use std::collections::{HashMap, HashSet};
 
-use quipu_dag::sha256;
 use quipu_protocol::{AuthorClass, NodeId, SessionId, UnixMs};
 use quipu_store::Graph;
 use serde::Serialize;
 
 use crate::chunk::worse;
 use crate::model::{CallSize, first_line, leaf_size, most_bytes, parent_size};
+use crate::overlap::OverlapIndex;
+use crate::record::read_chunks;
 use crate::segments::{NodeMeasure, measured_segments, segment};
 use crate::tree::{TreeItem, groups};
+use crate::work::{leaf_work, work_id};
 use crate::{
-    ChunkEntry, PastError, PastId, PastIndex, PastScope, ReviewState, Segment, SummaryMethod, SummaryModel,
+    ChunkAuthor, ChunkEntry, PastError, PastId, PastIndex, PastScope, Segment, SummaryMethod, SummaryModel,
     TimeRange, WorkId,
 };
 
-/// The rules by which the past is cut. Other rules make other chunks of the same nodes.
-pub const RULES: u32 = 2;
+/// Leaves that are read at once.
+const LEAVES: usize = 512;
 
 /// A chunk that the past is to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,13 +47,6 @@ pub(crate) enum PlannedSources {
     },
     /// Places in the plan.
     Children(Vec<usize>),
-}
-
-/// A new chunk, and the latest end of those that begin no later.
-struct TakenPlace {
-    span: TimeRange,
-    at: usize,
-    furthest: UnixMs,
 }
 
 /// How far a chunk of the plan is.
@@ -127,12 +122,13 @@ impl PastPlan {
         now: UnixMs,
     ) -> Result<Self, PastError> {
         let index = PastIndex::read(store, scope).await?;
+        let taken = taken_back(store, scope, &index).await?;
         let mut plan = Self { index, ..Self::default() };
         let for_model = matches!(method, SummaryMethod::Model(_));
         let mut segments = Vec::new();
         let mut standing = Vec::new();
         for row in scope.sessions(store).await? {
-            let found = measured_segments(store, &row, now, for_model).await?;
+            let found = measured_segments(store, &row, now, for_model, &taken).await?;
             plan.sessions += 1;
             plan.open += found.open;
             plan.untimed += found.untimed;
@@ -142,7 +138,7 @@ impl PastPlan {
                 standing.push((kept, id));
             }
         }
-        plan.lay_out(segments, standing, method);
+        plan.lay_out(segments, standing, method, &taken);
         plan.compare();
         Ok(plan)
     }
@@ -187,7 +183,13 @@ impl PastPlan {
     }
 
     /// Leaves by time, then level on level of parents, until fewer than four have none.
-    fn lay_out(&mut self, segments: Vec<Segment>, standing: Vec<(Segment, PastId)>, method: &SummaryMethod) {
+    fn lay_out(
+        &mut self,
+        segments: Vec<Segment>,
+        standing: Vec<(Segment, PastId)>,
+        method: &SummaryMethod,
+        taken: &TakenNodes,
+    ) {
         let asks = matches!(method, SummaryMethod::Model(_));
         let by_work = works(&self.index);
         let mut items = Vec::with_capacity(segments.len());
@@ -200,11 +202,14 @@ impl PastPlan {
             if !seen.insert(work) {
                 continue;
             }
-            let of = PlannedSources::Nodes { session, nodes, bytes };
+            let is_taken = nodes.iter().all(|node| taken.contains_key(node));
+            let place = ChunkPlace { work, level: 0, span, class, session: Some(&session) };
             let progress = match stands {
+                _ if is_taken => PlannedProgress::Retracted,
                 Some(id) => PlannedProgress::Standing(id),
-                None => progress_of(&self.index, &by_work, (work, method), 0, span),
+                None => progress_of(&self.index, &by_work, &place, method),
             };
+            let of = PlannedSources::Nodes { session, nodes, bytes };
             let at = self.chunks.len();
             let asked = asks && progress == PlannedProgress::Missing;
             let call = (asked && said.iter().any(|said| *said > 0)).then(|| leaf_size(work, &said));
@@ -235,7 +240,8 @@ impl PastPlan {
                     self.chunks.get(item.at).map_or(class, |chunk| worse(class, chunk.class))
                 });
                 let children: Vec<usize> = children.map(|item| item.at).collect();
-                let mut progress = progress_of(&self.index, &by_work, (work, method), level, span);
+                let place = ChunkPlace { work, level, span, class, session: None };
+                let mut progress = progress_of(&self.index, &by_work, &place, method);
                 // It names children that others take the place of.
                 let is_new = |at: &usize| self.chunks[*at].progress == PlannedProgress::Missing;
                 if progress != PlannedProgress::Retracted && children.iter().any(is_new) {
@@ -281,32 +287,23 @@ impl PastPlan {
             })
             .collect();
         // New chunks by what can take the place of what: leaves of a session, parents of a level.
-        let mut places: HashMap<(u32, Option<&SessionId>), Vec<TakenPlace>> = HashMap::new();
+        let mut places: HashMap<(u32, Option<&SessionId>), Vec<(TimeRange, usize)>> = HashMap::new();
         for (at, chunk) in self.chunks.iter().enumerate() {
             if chunk.is_pending() {
                 let session = match &chunk.of {
                     PlannedSources::Nodes { session, .. } => Some(session),
                     PlannedSources::Children(_) => None,
                 };
-                let place = TakenPlace { span: chunk.span, at, furthest: 0 };
-                places.entry((chunk.level, session)).or_default().push(place);
+                places.entry((chunk.level, session)).or_default().push((chunk.span, at));
             }
         }
-        for places in places.values_mut() {
-            places.sort_by_key(|place| place.span);
-            let mut furthest = UnixMs::MIN;
-            for place in places {
-                furthest = furthest.max(place.span.end());
-                place.furthest = furthest;
-            }
-        }
+        let places: HashMap<_, OverlapIndex<usize>> =
+            places.into_iter().map(|(place, new)| (place, OverlapIndex::new(new))).collect();
         let mut superseded: Vec<(usize, PastId)> = Vec::new();
         for old in self.index.live().filter(|old| old.work.is_some() && !wanted.contains(&old.id)) {
-            let new = places.get(&(old.level, old.session.as_ref())).map_or(&[][..], Vec::as_slice);
-            // The first one that ends after it began, unless it begins after it ended.
-            let first = new.partition_point(|place| place.furthest <= old.span.start());
-            match new.get(first).filter(|place| place.span.overlap(old.span) > 0) {
-                Some(place) => superseded.push((place.at, old.id)),
+            let new = places.get(&(old.level, old.session.as_ref()));
+            match new.and_then(|new| new.least(old.span)) {
+                Some(at) => superseded.push((at, old.id)),
                 None => self.orphans.push(old.id),
             }
         }
@@ -386,16 +383,53 @@ fn works(index: &PastIndex) -> HashMap<WorkId, Vec<PastId>> {
     works
 }
 
+/// Nodes of leaves that a person took back, each with its leaf.
+pub(crate) type TakenNodes = HashMap<NodeId, PastId>;
+
+/// What a person took back stays so when its session continues, and by whichever method it would be made.
+async fn taken_back(
+    store: &dyn Graph,
+    scope: &PastScope,
+    index: &PastIndex,
+) -> Result<TakenNodes, PastError> {
+    let is_leaf = |chunk: &&ChunkEntry| chunk.author == ChunkAuthor::Build && chunk.sources > 0;
+    let leaves = index.chunks().filter(is_leaf).filter(|chunk| chunk.is_taken_back());
+    let leaves: Vec<NodeId> = leaves.map(|chunk| chunk.node).collect();
+    let mut taken = TakenNodes::new();
+    for some in leaves.chunks(LEAVES) {
+        for leaf in read_chunks(store, scope, some).await? {
+            let id = leaf.id();
+            taken.extend(leaf.sources.iter().map(|source| (source.node, id)));
+        }
+    }
+    Ok(taken)
+}
+
+/// What a chunk that a build made is known by, beside its words.
+struct ChunkPlace<'a> {
+    work: WorkId,
+    level: u32,
+    span: TimeRange,
+    class: AuthorClass,
+    session: Option<&'a SessionId>,
+}
+
+impl ChunkPlace<'_> {
+    fn is_of(&self, chunk: &ChunkEntry) -> bool {
+        (chunk.level, chunk.span, chunk.class) == (self.level, self.span, self.class)
+            && chunk.session.as_ref() == self.session
+    }
+}
+
 fn progress_of(
     index: &PastIndex,
     works: &HashMap<WorkId, Vec<PastId>>,
-    (work, wanted): (WorkId, &SummaryMethod),
-    level: u32,
-    span: TimeRange,
+    place: &ChunkPlace<'_>,
+    wanted: &SummaryMethod,
 ) -> PlannedProgress {
-    let made = works.get(&work).into_iter().flatten().filter_map(|id| index.get(id));
-    let made: Vec<&ChunkEntry> = made.filter(|chunk| chunk.level == level && chunk.span == span).collect();
-    if made.iter().any(|chunk| chunk.state == ReviewState::Retracted) {
+    let made = works.get(&place.work).into_iter().flatten().filter_map(|id| index.get(id));
+    let made: Vec<&ChunkEntry> = made.filter(|chunk| place.is_of(chunk)).collect();
+    if made.iter().any(|chunk| chunk.is_taken_back()) {
         return PlannedProgress::Retracted;
     }
     let serving =
@@ -406,19 +440,4 @@ fn progress_of(
         Some((false, _, chunk)) => PlannedProgress::Former(chunk.id),
         None => PlannedProgress::Missing,
     }
-}
-
-/// Of nodes, in whatever order.
-pub(crate) fn leaf_work(nodes: &[NodeId]) -> WorkId {
-    let mut sorted = nodes.to_vec();
-    sorted.sort_unstable();
-    work_id(0, sorted.iter().map(|node| &node.0))
-}
-
-fn work_id<'a>(level: u32, of: impl Iterator<Item = &'a [u8; 32]>) -> WorkId {
-    let mut bytes = Vec::new();
-    bytes.extend_from_slice(&RULES.to_le_bytes());
-    bytes.extend_from_slice(&level.to_le_bytes());
-    of.for_each(|id| bytes.extend_from_slice(id));
-    WorkId(sha256(&bytes))
 }

@@ -64,6 +64,14 @@ impl PastScope {
         }
     }
 
+    /// Whether there is a past of it.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn exists(&self, store: &dyn Graph) -> Result<bool, StoreError> {
+        Ok(store.head(&self.ref_name()).await?.is_some())
+    }
+
     fn holds(&self, row: &SessionRow) -> bool {
         match self {
             Self::All => true,

@@ -10,7 +10,7 @@ use crate::chunk::worse;
 use crate::model::prompt_bytes;
 use crate::pages::Pages;
 use crate::source::{NodeCalls, SourceSpeaker, source_of, time_of};
-use crate::{PastError, TimeRange};
+use crate::{PastError, PastId, TimeRange};
 
 /// A pause of this length ends a segment.
 pub const IDLE: UnixMs = 30 * 60_000;
@@ -82,15 +82,17 @@ pub async fn segments_of(
     row: &SessionRow,
     now: UnixMs,
 ) -> Result<SessionSegments, PastError> {
-    measured_segments(store, row, now, false).await
+    measured_segments(store, row, now, false, &HashMap::new()).await
 }
 
-/// The same; with `for_model` also what each node takes in a prompt.
+/// The same, cut also where nodes of leaves begin and end that a person took back: what is added later is summed up without them.
+/// With `for_model` also what each node takes in a prompt.
 pub(crate) async fn measured_segments(
     store: &dyn Graph,
     row: &SessionRow,
     now: UnixMs,
     for_model: bool,
+    taken: &HashMap<NodeId, PastId>,
 ) -> Result<SessionSegments, PastError> {
     let Some(head) = row.head else { return Ok(SessionSegments::default()) };
     let mut cutter = Cutter::new(row, for_model);
@@ -112,7 +114,7 @@ pub(crate) async fn measured_segments(
             cutter.take(stored.node.id, stored.node.record.timestamp, &decoded);
         }
     }
-    Ok(cutter.cut(now))
+    Ok(cutter.cut(now, taken))
 }
 
 struct Cutter<'a> {
@@ -159,7 +161,7 @@ impl<'a> Cutter<'a> {
         });
     }
 
-    fn cut(self, now: UnixMs) -> SessionSegments {
+    fn cut(self, now: UnixMs, taken: &HashMap<NodeId, PastId>) -> SessionSegments {
         let Self { row, nodes, pairs, untimed, .. } = self;
         // How many calls are under way before each node.
         let mut changes = vec![0_i64; nodes.len() + 1];
@@ -172,8 +174,12 @@ impl<'a> Cutter<'a> {
         for at in 0..nodes.len() {
             running += changes[at];
             let count = at - start;
+            let is_edge = || {
+                taken.get(&nodes[at].node) != at.checked_sub(1).and_then(|last| taken.get(&nodes[last].node))
+            };
             let may_end = count > 0 && running == 0;
-            if count >= HARD_NODES || (may_end && (count >= SOFT_NODES || ends_before(&nodes, at, bytes))) {
+            let ends = may_end && (count >= SOFT_NODES || ends_before(&nodes, at, bytes));
+            if count >= HARD_NODES || ends || (count > 0 && is_edge()) {
                 found.segments.extend(segment(&row.id, &nodes[start..at]));
                 (start, bytes) = (at, 0);
             }

@@ -10,7 +10,8 @@ use crate::cover::{
     Charge, Cover, CoverAsk, CoverItem, CoverLine, Exclusion, Forest, RelevanceIndex, Span, frame_cost,
     line_cost, render,
 };
-use crate::index::{ChunkEntry, read_chunks_by_node};
+use crate::index::ChunkEntry;
+use crate::record::read_chunks_by_node;
 use crate::{PastError, PastId, PastIndex, PastScope, ReviewState, TimeRange};
 
 /// Chunks that are read at once.
@@ -96,13 +97,15 @@ impl CoverStock {
                 };
                 let line = CoverLine { key: index.key(entry), summary: Some(summary) };
                 let children = entry.children.iter().filter_map(|child| index.get(child));
+                // One that is not there, or is another's: it is known as missing, so that the rest does not stand for all.
+                let lost = entry.lost.iter().map(|child| NodeId(child.0));
                 items.push(CoverItem {
                     id: entry.node,
                     // The end of a range does not belong to it.
                     span: Span { start: entry.span.start(), end: entry.span.end() - 1 },
                     cost: line_cost(&line, 0, charge),
                     exclusion,
-                    children: children.map(|child| child.node).collect(),
+                    children: children.map(|child| child.node).chain(lost).collect(),
                 });
                 ids.insert(entry.node, entry.id);
                 lines.insert(entry.node, line);

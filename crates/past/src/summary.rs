@@ -123,6 +123,7 @@ fn beginning(summary: &str, room: usize) -> Vec<String> {
 
 /// The beginning of a text on one line: whole sentences of it, or words with an ellipsis behind them.
 fn sentence(text: &str, length: usize) -> String {
+    let text = text.trim_start_matches(|c: char| c.is_whitespace() || c.is_control());
     let cut_off = text.len() > LOOKED_AT;
     let looked_at = &text[..text.floor_char_boundary(LOOKED_AT.min(text.len()))];
     let mut flat = String::with_capacity(looked_at.len());
@@ -194,6 +195,12 @@ mod tests {
         let child = ChildSummary { span, summary: "> word word word. And more of it here.\n".repeat(40) };
         let parent = ExtractiveSummary.parent(&vec![child; 16]);
         assert!(!parent.is_empty() && parent.len() <= PARENT + 16 * 100, "{} bytes", parent.len());
+    }
+
+    #[test]
+    fn summary_of_text_behind_much_space_has_its_words() {
+        let text = format!("{}Fix the parser.", " \n\u{7}".repeat(LOOKED_AT));
+        assert_eq!(ExtractiveSummary.leaf(&[said(SourceSpeaker::Person, &text)]), "> Fix the parser.");
     }
 
     #[test]

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use quipu_protocol::{AuthorClass, Entry, Message, NodeId};
+use quipu_protocol::NodeId;
 use quipu_store::{Graph, RefName};
 use quipu_transcript::decode;
 
-use crate::chunk::PastRecord;
-use crate::index::text_of;
 use crate::pages::Pages;
-use crate::{MemoryChunk, PAST_CHUNK, PAST_SESSION, PastError, PastId};
+use crate::record::StoredRecord;
+use crate::{PAST_SESSION, PastError, PastId};
 
 /// The nodes of all chunks, of whatever past, that sum up one of these nodes, themselves or through other chunks; those that are
 /// superseded or were taken back, too.
@@ -29,15 +28,7 @@ pub async fn chunks_telling(
         while let Some(piece) = pages.next().await? {
             for stored in &piece.nodes {
                 let decoded = decode(&stored.node, &piece.objects);
-                let Entry::Message(Message::Custom(message)) = &decoded.entry else { continue };
-                let record = decoded.step.extra.get(PAST_CHUNK).and_then(|json| json.read().ok());
-                let Some(PastRecord::Chunk(record)) = record else { continue };
-                let class =
-                    decoded.step.provenance.as_ref().map_or(AuthorClass::Untrusted, |from| from.author);
-                let scope = record.scope.clone();
-                let Ok(chunk) = MemoryChunk::read(record, text_of(&message.content), class, &scope) else {
-                    continue;
-                };
+                let Some(chunk) = StoredRecord::chunk_of(&decoded, None) else { continue };
                 if nodes.contains(&stored.node.id)
                     || chunk.sources.iter().any(|source| nodes.contains(&source.node))
                     || chunk.children.iter().any(|child| ids.contains(child))

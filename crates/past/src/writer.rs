@@ -45,6 +45,7 @@ impl<'a> PastWriter<'a> {
             SummaryMethod::Extractive { .. } => (Origin::Process, "extract"),
             SummaryMethod::Model(asked) => (Origin::Model, asked.model.as_str()),
             SummaryMethod::Person => (Origin::Person, "person"),
+            SummaryMethod::Agent => (Origin::Model, "agent"),
         };
         let from = Provenance::new(origin, chunk.class).named(by);
         self.put(&chunk.record(), chunk.summary.clone(), from, now)
@@ -63,6 +64,13 @@ impl<'a> PastWriter<'a> {
     pub(crate) fn supersede(&mut self, of: Vec<PastId>, now: UnixMs) -> NodeId {
         let text = format!("{} chunk(s) superseded", of.len());
         self.put(&PastRecord::Supersede { of }, text, Provenance::quipu(), now)
+    }
+
+    /// As a person wants it.
+    pub(crate) fn replace(&mut self, of: Vec<PastId>, now: UnixMs) -> NodeId {
+        let text = format!("{} chunk(s) superseded by a person", of.len());
+        let from = Provenance::new(Origin::Person, AuthorClass::Owner);
+        self.put(&PastRecord::Supersede { of }, text, from, now)
     }
 
     fn put(&mut self, record: &PastRecord, text: String, from: Provenance, now: UnixMs) -> NodeId {

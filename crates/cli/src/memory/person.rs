@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 
+use quipu_store::SessionRow;
+
 use crate::exit::Failure;
 
 /// What every command of a session, and what it starts, has in its environment: a registry, a dot, whose command it is, a dot, a
@@ -23,6 +25,14 @@ pub(crate) fn of_a_person() -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+/// The changes of a memory and the summaries of a past are a person's to take back or remove.
+///
+/// # Errors
+/// As [`of_a_person`], for a session that holds them.
+pub(crate) fn moved_by_a_person(row: &SessionRow) -> Result<(), Failure> {
+    if quipu::takes_no_prompts(row) { of_a_person() } else { Ok(()) }
 }
 
 fn is_of_a_tool(mark: &str) -> bool {

@@ -119,7 +119,7 @@ fn tell(
     for (count, words) in [
         (size.restored, words.restored),
         (size.superseded, words.superseded),
-        (size.retracted, "retracted, and not made again"),
+        (size.retracted, "taken back, and not made again"),
     ] {
         if count > 0 {
             writeln!(out, "  {} {words}", chunks(count))?;
@@ -182,8 +182,13 @@ pub(super) async fn check(of: &PastOptions) -> Result<(), Failure> {
             .iter()
             .map(|faulty| json!({ "node": faulty.node, "fault": faulty.fault.to_string() }))
             .collect();
+        let taken: Vec<Value> = found
+            .retracted
+            .iter()
+            .map(|gap| json!({ "range": gap.span.key(), "nodes": gap.nodes }))
+            .collect();
         let whole = json!({
-            "scope": past.scope, "gaps": gaps, "levels": found.levels, "roots": found.roots,
+            "scope": past.scope, "gaps": gaps, "retracted": taken, "levels": found.levels, "roots": found.roots,
             "outdated": found.outdated, "open": size.open, "untimed": size.untimed, "faults": faulty,
             "faultCount": plan.index().fault_count,
         });
@@ -198,14 +203,21 @@ pub(super) async fn check(of: &PastOptions) -> Result<(), Failure> {
     if found.gaps.len() > SHOWN {
         writeln!(out, "  … and {} more ranges without one", found.gaps.len() - SHOWN)?;
     }
+    for gap in found.retracted.iter().take(SHOWN) {
+        writeln!(out, "  taken back, and not made again: {} nodes in {}", gap.nodes, gap.span)?;
+    }
+    if found.retracted.len() > SHOWN {
+        writeln!(out, "  … and {} more ranges that were taken back", found.retracted.len() - SHOWN)?;
+    }
     if found.outdated > 0 {
         writeln!(out, "  {} chunks will be superseded by the next build", found.outdated)?;
     }
     for faulty in faults.iter().take(SHOWN) {
         writeln!(out, "  node {}: {}", faulty.node.short(), printable(&faulty.fault.to_string()))?;
     }
-    if plan.index().fault_count > faults.len().min(SHOWN) {
-        writeln!(out, "  … {} nodes have a fault", plan.index().fault_count)?;
+    let more = plan.index().fault_count.saturating_sub(faults.len().min(SHOWN));
+    if more > 0 {
+        writeln!(out, "  … and {more} more faults")?;
     }
     out.flush()?;
     if !found.gaps.is_empty() {

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 
 use quipu_past::{
-    ChunkEntry, EvidenceKind, EvidenceNode, MemoryChunk, PastIndex, SummaryMethod, class_name, evidence_of,
-    read_chunks,
+    ChunkAuthor, ChunkEntry, EvidenceKind, EvidenceNode, MemoryChunk, PastIndex, SummaryMethod, class_name,
+    evidence_of, read_chunks,
 };
 use serde_json::{Value, json};
 
@@ -72,7 +72,10 @@ fn about(entry: &ChunkEntry) -> String {
         "{}  {of}, {}, {}, {}{place}",
         entry.id.short(),
         class_name(entry.class),
-        method_name(&entry.method),
+        match entry.author {
+            ChunkAuthor::Foreign => format!("{}, says another program", method_name(&entry.method)),
+            ChunkAuthor::Build | ChunkAuthor::Person | ChunkAuthor::Agent => method_name(&entry.method),
+        },
         state_name(entry),
     )
 }
@@ -85,6 +88,16 @@ fn method_name(method: &SummaryMethod) -> String {
         }
         SummaryMethod::Model(asked) => format!("by {}", asked.model),
         SummaryMethod::Person => "by a person".to_owned(),
+        SummaryMethod::Agent => "by a model at work".to_owned(),
+    }
+}
+
+const fn author_name(author: ChunkAuthor) -> &'static str {
+    match author {
+        ChunkAuthor::Build => "build",
+        ChunkAuthor::Person => "person",
+        ChunkAuthor::Agent => "agent",
+        ChunkAuthor::Foreign => "foreign",
     }
 }
 
@@ -103,7 +116,7 @@ fn chunk_json(index: &PastIndex, entry: &ChunkEntry, chunk: &MemoryChunk) -> Val
         "id": entry.id, "key": index.key(entry), "node": entry.node, "level": entry.level,
         "start": entry.span.start(), "end": entry.span.end(), "summary": chunk.summary,
         "children": entry.children, "childKeys": keys, "sources": chunk.sources, "session": entry.session,
-        "class": class_name(entry.class), "method": entry.method, "state": entry.state,
+        "class": class_name(entry.class), "author": author_name(entry.author), "method": entry.method, "state": entry.state,
         "superseded": entry.is_superseded, "supersedes": chunk.supersedes, "made": entry.made,
     })
 }

@@ -61,8 +61,11 @@ pub(super) fn known(home: &Home, command: &str) -> Option<Vec<Candidate>> {
             ("build", "make the summaries that are missing"),
             ("check", "what has no summary, and what came late"),
             ("sources", "what a summary stands on"),
+            ("cover", "what fits into a budget"),
             ("review", "mark one as read and found good"),
             ("retract", "take one back"),
+            ("create", "write one of your own: a range, and `--text`"),
+            ("supersede", "put another one in the place of some"),
         ],
         "usage" => &[
             ("--by day", "calendar days"),

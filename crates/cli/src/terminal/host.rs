@@ -268,7 +268,9 @@ impl Inner {
         if self.home.has_named_store() && !matches!(first, "permissions" | "auth" | "models") {
             // A path that is no text was named by text that was.
             let store = self.home.store.to_string_lossy().into_owned();
-            words.splice(1..1, ["--store".to_owned(), store]);
+            // Before a subcommand it would be an option of the command above, and the subcommand one of its words.
+            let at = if matches!(first, "memory" | "past") { words.len() } else { 1 };
+            words.splice(at..at, ["--store".to_owned(), store]);
         }
         let here = self.current().cwd.clone();
         run_within(words, here, shown).await

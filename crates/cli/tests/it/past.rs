@@ -5,9 +5,11 @@ use std::path::Path;
 use nix::sys::signal::Signal;
 use quipu_protocol::NodeId;
 use quipu_store::{LineageEnd, OpenOptions, RefName, SqliteStore, Store};
+use quipu_testkit::Answer;
 use serde_json::{Value, json};
 
 use crate::archive::{assistant, header, lines, user};
+use crate::pty::{CTRL_D, Terminal};
 use crate::support::*;
 
 /// A session with a request and an answer each hour from a midnight on.
@@ -290,4 +292,188 @@ fn forgotten_words_leave_the_past_at_once() {
     // The others are summed up again.
     let text = world.run(&covers).ok().text();
     assert!(text.contains("step 4 of alpha") && text.contains("step 6 of alpha"), "{text}");
+}
+
+#[test]
+fn person_writes_chunks_and_puts_them_in_the_place_of_others() {
+    let world = World::new([]);
+    import(&world, "a.jsonl", &hours(&world, "alpha", 0, 6));
+    world.run(&["past", "build"]).ok();
+    let key = "2025-01-01T03:00:00.25Z..2025-01-01T03:00:01.251Z";
+    let node =
+        world.run(&["past", key, "--json"]).ok().json()["sources"][0]["node"].as_str().unwrap().to_owned();
+    let day = "2025-01-01T00:00Z..2025-01-02T00:00Z";
+    let made = ["past", "create", day, "--text", "A day of steps.", "--source", &node, "--json"];
+    let made = world.run(&made).ok().json();
+    assert_eq!(
+        (&made["class"], &made["key"]),
+        (&json!("owner"), &json!("2025-01-01T00:00:00Z..2025-01-02T00:00:00Z"))
+    );
+    let shown = world.run(&["past", day, "--json"]).ok().json();
+    assert_eq!((&shown["summary"], &shown["author"]), (&json!("A day of steps."), &json!("person")));
+    assert_eq!(shown["sources"][0]["node"], *node);
+    // Words from a pipe, without the secrets in them.
+    let secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+    world.run_with(&["past", "supersede", key, "--json"], format!("Step 3 used {secret}.")).ok();
+    let shown = world.run(&["past", key, "--json"]).ok().json();
+    assert_eq!((&shown["author"], &shown["class"]), (&json!("person"), &json!("owner")));
+    let summary = shown["summary"].as_str().unwrap();
+    assert!(summary.starts_with("Step 3 used") && !summary.contains(secret), "{summary}");
+    world.run(&["past", "build"]).ok();
+    let cover = world.run(&["past", "cover", "--budget", "100000"]).ok().text();
+    assert!(cover.contains("Step 3 used") && !cover.contains("Please do step 3"), "{cover}");
+    let check = world.run(&["past", "check"]).ok().text();
+    assert!(check.contains("taken back, and not made again: 2 nodes in 2025-01-01T03"), "{check}");
+    // One that is there takes the place of it.
+    let day = made["id"].as_str().unwrap();
+    world.run(&["past", "supersede", key, "--by", day]).ok();
+    assert!(!world.run(&["past", "cover", "--budget", "100000"]).ok().text().contains("Step 3 used"));
+    for (command, why) in [
+        (&["past", "create", "2025-01-01", "--text", " "][..], "a summary has 1 to"),
+        (&["past", "create", "2025-02-01", "--text", "x", "--source", &node], "reaches beyond"),
+        (&["past", "create", "sometime", "--text", "x"], "is no time"),
+        (&["past", "supersede", "deadbeef99", "--text", "x"], "no chunk of project"),
+        (&["past", "supersede", key, "--text", "x", "--by", "y"], "cannot be used with"),
+    ] {
+        world.run(command).fails(2, &[why]);
+    }
+}
+
+#[test]
+fn command_of_a_session_decides_on_no_past() {
+    let world = World::new([]);
+    import(&world, "a.jsonl", &hours(&world, "alpha", 0, 6));
+    world.run(&["past", "build"]).ok();
+    let before = world.run(&["past", "--json"]).ok().json_lines();
+    let session = world.run(&["sessions", "--all", "--json"]).ok().json_lines();
+    let past = session.iter().find(|row| row["id"].as_str().unwrap().starts_with("past-project-")).unwrap();
+    let (id, head) = (past["id"].as_str().unwrap(), before[0]["node"].as_str().unwrap());
+    let key = "2025-01-01T03:00:00.25Z..2025-01-01T03:00:01.251Z";
+    for command in [
+        &["undo", id, "--yes"][..],
+        &["redo", id, "--yes"],
+        &["rm", id, "--yes"],
+        &["past", "create", "2025-01-01", "--text", "Obey."],
+        &["past", "supersede", key, "--text", "Obey."],
+        &["past", "review", key],
+    ] {
+        let mut of_a_tool = world.quipu(command);
+        of_a_tool.env("QUIPU_PROCESS", "registry.session.1").stdin(std::process::Stdio::null());
+        let done = of_a_tool.output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(!done.status.success() && said.contains("this command is a person's"), "{command:?}: {said}");
+    }
+    // Nobody speaks in it, not even to go back.
+    world.run(&["tobe", head, "Obey.", "--yes"]).fails(2, &["no prompts"]);
+    assert_eq!(world.run(&["past", "--json"]).ok().json_lines(), before);
+}
+
+/// What a tool answered last.
+fn answered(world: &World) -> Value {
+    let messages = messages(world.requests().last().unwrap());
+    serde_json::from_str(&wire_text(messages.last().unwrap())).unwrap()
+}
+
+/// Whether the model has a tool of this name.
+fn has_tool(world: &World, name: &str) -> bool {
+    world.requests().last().unwrap().json().to_string().contains(&format!("\"name\":\"{name}\""))
+}
+
+#[test]
+fn model_reads_the_past_by_ranges_and_is_shown_keys() {
+    let world = World::new([]);
+    import(&world, "a.jsonl", &hours(&world, "alpha", 0, 30));
+    world.run(&["memory", "on"]).ok();
+    world.server.push(Answer::new().text("Well.").reply());
+    world.run(&["-p", "hello"]).ok();
+    assert!(!has_tool(&world, "memory_range"), "there is no past yet");
+    world.run(&["past", "build"]).ok();
+    let ask = |range: &str, nth: usize| call(&format!("c{nth}"), "memory_range", &json!({ "range": range }));
+    let asked = ["2025-01-01T05:00Z..2025-01-01T06:00Z", "soon", "1999", "deadbeef99"];
+    for (nth, range) in asked.iter().enumerate() {
+        world.server.push(ask(range, nth));
+    }
+    world.server.push(Answer::new().text("Done.").reply());
+    world.run(&["-p", "What did I do?"]).ok();
+    assert!(has_tool(&world, "memory_range") && !has_tool(&world, "memory_create"));
+    let requests = world.requests();
+    let answers: Vec<Value> = requests[requests.len() - 4..]
+        .iter()
+        .map(|request| serde_json::from_str(&wire_text(messages(request).last().unwrap())).unwrap())
+        .collect();
+    let (found, last) = (&answers[0], &answers[3]);
+    assert!(found["text"].as_str().unwrap().contains("Please do step 5 of alpha."), "{found}");
+    assert_eq!((&found["by"], found["sources"].as_array().unwrap().len()), (&json!("build"), 2));
+    assert!(answers[1..3].iter().all(|answer| answer["keys"].is_null() && answer["unavailable"] == true));
+    let roots = world.run(&["past", "--json"]).ok().json_lines();
+    let keys: Vec<&Value> = roots.iter().rev().map(|root| &root["key"]).collect();
+    assert_eq!(last["keys"].as_array().unwrap().iter().collect::<Vec<_>>(), keys);
+    // In another session nobody has failed yet; a key leads to its parts.
+    world.server.push(ask("soon", 9));
+    world.server.push(ask(keys[0].as_str().unwrap(), 10));
+    world.server.push(Answer::new().text("Done.").reply());
+    world.run(&["-p", "And now?"]).ok();
+    let requests = world.requests();
+    let first: Value =
+        serde_json::from_str(&wire_text(messages(&requests[requests.len() - 2]).last().unwrap())).unwrap();
+    assert!(first["keys"].is_null(), "{first}");
+    assert!(answered(&world)["parts"].as_array().unwrap().len() >= 4);
+}
+
+#[test]
+fn model_writes_chunks_only_where_the_settings_say_so() {
+    let world = World::new([]);
+    import(&world, "a.jsonl", &hours(&world, "alpha", 0, 6));
+    world.run(&["memory", "on"]).ok();
+    world.run(&["past", "build"]).ok();
+    let keys = [
+        "2025-01-01T01:00:00.25Z..2025-01-01T01:00:01.251Z",
+        "2025-01-01T02:00:00.25Z..2025-01-01T02:00:01.251Z",
+    ];
+    let write = || call("c", "memory_create", &json!({ "text": "Two steps.", "chunks": keys }));
+    world.server.push(write());
+    world.server.push(Answer::new().text("Done.").reply());
+    world.run(&["-p", "hello"]).ok();
+    assert!(world.run(&["past", "--json"]).ok().json_lines().iter().all(|root| root["author"] == "build"));
+    world.run(&["config", "set", "memory.create", "true"]).ok();
+    world.server.push(write());
+    world.server.push(Answer::new().text("Done.").reply());
+    world.run(&["-p", "hello"]).ok();
+    assert!(has_tool(&world, "memory_create"));
+    let written = answered(&world);
+    // It is of what another agent said.
+    assert_eq!(written["author"], "untrusted", "{written}");
+    let shown = world.run(&["past", written["id"].as_str().unwrap(), "--json"]).ok().json();
+    assert_eq!((&shown["author"], &shown["method"]), (&json!("agent"), &json!({ "by": "agent" })));
+    assert_eq!((&shown["summary"], &shown["level"]), (&json!("Two steps."), &json!(1)));
+    for (nth, args) in [
+        json!({ "text": "Nothing." }),
+        json!({ "text": "What?", "chunks": ["deadbeef99"] }),
+        json!({ "text": "What?", "nodes": ["deadbeef99"] }),
+    ]
+    .iter()
+    .enumerate()
+    {
+        world.server.push(call(&format!("d{nth}"), "memory_create", args));
+        world.server.push(Answer::new().text("Done.").reply());
+        world.run(&["-p", "hello"]).ok();
+        assert_eq!(answered(&world)["unavailable"], true);
+    }
+}
+
+#[test]
+fn past_in_the_terminal_writes_as_the_command_does() {
+    let world = World::new([]);
+    import(&world, "a.jsonl", &hours(&world, "alpha", 0, 6));
+    let store = world.store();
+    let mut terminal = Terminal::open(&world, &["--store", store.to_str().unwrap()]);
+    terminal.shows("test-1");
+    terminal.types("/past create 2025-01-01\r");
+    terminal.shows("the words are missing");
+    terminal.types("/past create 2025-01-01 --text 'A day of steps.'\r");
+    terminal.shows("2025-01-0");
+    terminal.types("/past cover\r");
+    terminal.shows("A day of steps.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
 }

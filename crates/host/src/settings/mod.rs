@@ -147,6 +147,8 @@ pub struct MemorySettings {
     pub asks: bool,
     /// Whether sessions that programs share use them.
     pub shared: bool,
+    /// Whether the model writes summaries of the past itself.
+    pub creates: bool,
 }
 
 /// What stands for what leaves a context.
@@ -342,6 +344,7 @@ impl Settings {
                 enabled: flag("memory.enabled").unwrap_or(true),
                 asks: flag("memory.ask").unwrap_or(true),
                 shared: flag("memory.shared").unwrap_or(false),
+                creates: flag("memory.create").unwrap_or(false),
             },
             time: TimeSettings {
                 is_on: word("memory.time") == Some("on"),

@@ -491,6 +491,14 @@ pub const KEYS: &[Key] = &[
         "sessions that programs share through `quipu serve` read your memories",
     ),
     key(
+        "memory.create",
+        Kind::Flag,
+        "false",
+        NextSession,
+        HISTORY,
+        "the model can write summaries of the past itself, with `memory_create`",
+    ),
+    key(
         "memory.time",
         Kind::Word(&["off", "on"]),
         "\"off\"",

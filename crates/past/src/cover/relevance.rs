@@ -1,6 +1,7 @@
 //! How much summaries have to do with a question, by words and identifiers.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::LazyLock;
 
 use quipu_protocol::NodeId;
 
@@ -17,6 +18,7 @@ const STOP: &str = "a about after all also an and any are as at be because been 
     get got had has have he her his how i if in into is it its just like me more my no not now of on one or our out over she \
     should so some than that the their them then there these they this to too up us was we were what when where which who why \
     will with would you your";
+static STOP_WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| STOP.split_whitespace().collect());
 
 /// The words of summaries.
 #[derive(Debug, Clone, Default)]
@@ -44,14 +46,19 @@ impl RelevanceIndex {
     }
 
     /// The summaries that have words of the question, with how much they have to do with it: BM25 over words without their endings
-    /// and over whole identifiers, which weigh more. The order is that of the summaries.
+    /// and over whole identifiers, which weigh more. Of more than 200 words that the summaries have, the rarest count. The order is
+    /// that of the summaries.
     #[must_use]
     pub fn scores(&self, question: &str) -> Vec<(NodeId, f64)> {
         let count = self.ids.len() as f64;
         let mean = (self.lengths.iter().sum::<f64>() / count.max(1.0)).max(1.0);
         let mut scores: BTreeMap<u32, f64> = BTreeMap::new();
-        for (word, term) in terms(question).into_iter().take(QUESTION_WORDS) {
-            let Some(postings) = self.postings.get(&word) else { continue };
+        // Of a long question the rarest words: they say the most about what it leads to.
+        let known =
+            terms(question).into_iter().filter_map(|(word, term)| Some((self.postings.get(&word)?, term)));
+        let mut known: Vec<(&Vec<(u32, f64)>, Term)> = known.collect();
+        known.sort_by_key(|(postings, _)| postings.len());
+        for (postings, term) in known.into_iter().take(QUESTION_WORDS) {
             let found = postings.len() as f64;
             let rarity = (1.0 + (count - found + 0.5) / (found + 0.5)).ln();
             for (place, times) in postings {
@@ -72,7 +79,6 @@ struct Term {
 
 /// The words of a text, each with how often it is there, in the order of the alphabet.
 fn terms(text: &str) -> BTreeMap<String, Term> {
-    let stop: BTreeSet<&str> = STOP.split_whitespace().collect();
     let mut terms = BTreeMap::new();
     let mut add = |word: String, weight: f64| {
         terms.entry(word).or_insert(Term { count: 0.0, weight }).count += 1.0;
@@ -88,7 +94,7 @@ fn terms(text: &str) -> BTreeMap<String, Term> {
         }
         for part in parts {
             let part = part.to_lowercase();
-            if !stop.contains(part.as_str()) {
+            if !STOP_WORDS.contains(part.as_str()) {
                 add(stem(&part), 1.0);
             }
         }

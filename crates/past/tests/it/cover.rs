@@ -299,3 +299,16 @@ fn render_frames_hostile_summaries() {
     assert_eq!(line_cost(&lines[0], 2, charge), line_cost(&lines[0], 0, charge) + 200);
     assert!(line_cost(&lines[0], u64::MAX, Charge { characters: 0, image: 2 }) == u64::MAX);
 }
+
+#[test]
+fn relevance_of_a_long_question_is_that_of_its_rare_words() {
+    // Every summary has the common words, which come first in the alphabet.
+    let common: String = (0..250).map(|nth| format!("aa{nth:03} ")).collect();
+    let texts: Vec<String> =
+        (0..20).map(|nth| format!("{common} {}", if nth == 7 { "zebra" } else { "" })).collect();
+    let index = RelevanceIndex::new((1..).zip(&texts).map(|(nth, text)| (id(nth), text.as_str())));
+    let scores = index.scores(&format!("{common} zebra"));
+    let best = scores.iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
+    assert_eq!(best.0, id(8));
+    assert!(scores.iter().filter(|(_, score)| *score >= best.1).count() == 1, "{scores:?}");
+}

@@ -22,3 +22,5 @@ mod model;
 mod ranges;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod trust;

@@ -29,6 +29,14 @@ fn memory_tools_take_the_place_of_search_where_memory_is_on() {
     let handed = Value::from(handed.collect::<Vec<_>>()).to_string();
     assert!(quipu_transcript::estimate_text(&handed) <= 500, "{handed}");
     assert!(handed.contains("a node with read") && !handed.contains("recall"), "{handed}");
+    // Once there is a past, its summaries can be read too, and nobody else writes one.
+    world.run(&["past", "create", "2026-05", "--text", "The gate was painted."]).ok();
+    world.run(&["config", "set", "memory.create", "true"]).ok();
+    let mut with_past = all.to_vec();
+    with_past.insert(3, "memory_range");
+    assert_eq!(names(&mut Client::started(&world)), with_past);
+    let month = text(&client.call("memory_range", &json!({ "range": "2026-05" })));
+    assert!(month.contains("The gate was painted."), "{month}");
     let noted = text(&client.call("memory_note", &json!({ "text": "The gate is iron." })));
     assert!(noted.contains("\"author\":\"untrusted\""), "another agent noted it: {noted}");
     let found = text(&client.call("memory_search", &json!({ "query": "What colour has the gate?" })));
