@@ -93,7 +93,10 @@ fn share(stage: &Stage<'_>, mode: Mode, turns: usize, files: &mut Vec<String>) -
             command.arg("--continue");
         }
         stage.run(&command, [stage.wire().text(&[prose(turn, turn + 1, 600)])])?;
-        let request = stage.last_request().replace(MARK, "");
+        // Behind its headers, of which some are never the same.
+        let request = stage.last_request();
+        let body = request.split_once("\r\n\r\n").map_or(request.as_str(), |(_, body)| body);
+        let request = body.replace(MARK, "");
         if turn == 0 {
             let has_past = request.contains("<past>");
             ensure!(has_past != (mode == WITHOUT), "the request begins otherwise: {request}");
