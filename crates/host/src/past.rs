@@ -1,11 +1,17 @@
 //! The past of a project, of an agent or of everything, in a home.
 
+mod reader;
+mod requests;
+
 use std::path::Path;
 
 use quipu_memory::project_root;
 use quipu_past::{PastError, PastScope};
 
 use crate::Failure;
+
+pub use reader::ModelReader;
+pub use requests::RecordedRequests;
 
 impl From<PastError> for Failure {
     fn from(error: PastError) -> Self {
@@ -15,7 +21,7 @@ impl From<PastError> for Failure {
             | PastError::NoChunk { .. }
             | PastError::Ambiguous { .. }
             | PastError::NothingThere { .. }) => Self::request(error),
-            error @ (PastError::Busy(_) | PastError::BadSummary(_)) => Self::failed(error),
+            error @ (PastError::Busy(_) | PastError::BadSummary(_) | PastError::Reader(_)) => Self::failed(error),
         }
     }
 }

@@ -46,4 +46,7 @@ pub enum PastError {
     /// A summary was to be made, and nothing came.
     #[error("the summary of {0} is empty or longer than a chunk's")]
     BadSummary(String),
+    /// A model was to answer a question, and did not.
+    #[error("a question has no answer: {0}")]
+    Reader(String),
 }

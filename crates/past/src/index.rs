@@ -9,6 +9,8 @@ use quipu_transcript::{DecodedEntry, decode};
 
 use crate::chunk::PastRecord;
 use crate::pages::Pages;
+use crate::proof_record::{ChunkVerdict, GROUNDING_RULES, ProofRecord};
+use crate::writer::EXTRACTOR;
 use crate::{
     ChunkFault, MemoryChunk, PAST_CHUNK, PastError, PastId, PastScope, ReviewState, SummaryMethod, TimeRange,
     WorkId,
@@ -54,6 +56,9 @@ pub struct ChunkEntry {
     pub state: ReviewState,
     /// Whether another one stands in its place.
     pub is_superseded: bool,
+    /// Whether its words are looked for in its sources before it is served: not those that the compiler copied, nor those of
+    /// a person.
+    pub needs_grounding: bool,
 }
 
 impl ChunkEntry {
@@ -80,6 +85,10 @@ pub struct PastIndex {
     by_id: HashMap<PastId, usize>,
     /// Chunks that sum up what was forgotten: nobody is shown them, and others take their place.
     forgotten: HashSet<PastId>,
+    /// What was found when chunks were checked.
+    verdicts: HashMap<PastId, ChunkVerdict>,
+    /// The last proof.
+    pub proof: Option<ProofRecord>,
     /// Made when the first one is asked for.
     keys: OnceLock<HashMap<PastId, String>>,
     /// The first faults that were found.
@@ -135,13 +144,21 @@ impl PastIndex {
         match record {
             None => self.fault(node, ChunkFault::Unreadable),
             // Whoever it was that wrote the others: they are obeyed by nobody.
-            Some(PastRecord::Supersede { .. }) if from != Some(Provenance::quipu()) => {
+            Some(PastRecord::Supersede { .. } | PastRecord::Grounding { .. } | PastRecord::Proof(_))
+                if from != Some(Provenance::quipu()) =>
+            {
                 self.fault(node, ChunkFault::NoAuthority);
             }
-            Some(PastRecord::Review { .. }) if !from.is_some_and(|from| is_of_a_person(&from)) => {
+            Some(PastRecord::Review { .. }) if !from.as_ref().is_some_and(is_of_a_person) => {
                 self.fault(node, ChunkFault::NoAuthority);
             }
             Some(PastRecord::Supersede { of }) => self.supersede(node, &of),
+            Some(PastRecord::Grounding { rules: GROUNDING_RULES, of }) => {
+                self.verdicts.extend(of.into_iter().map(|verdict| (verdict.chunk, verdict)));
+            }
+            // By other rules.
+            Some(PastRecord::Grounding { .. }) => {}
+            Some(PastRecord::Proof(proof)) => self.proof = Some(*proof),
             Some(PastRecord::Review { of, state }) => match self.by_id.get(&of) {
                 Some(at) => self.chunks[*at].state = state,
                 None if self.forgotten.contains(&of) => {}
@@ -159,7 +176,8 @@ impl PastIndex {
                             self.forgotten.insert(chunk.id());
                         }
                         self.supersede(node, &chunk.supersedes);
-                        self.put(&chunk, node, made, seq);
+                        let needs_grounding = needs_grounding(&chunk.method, from.as_ref());
+                        self.put(&chunk, (node, made, seq), needs_grounding);
                     }
                 }
             }
@@ -186,12 +204,14 @@ impl PastIndex {
         self.by_id = self.chunks.iter().enumerate().map(|(at, chunk)| (chunk.id, at)).collect();
     }
 
-    pub(crate) fn put(&mut self, chunk: &MemoryChunk, node: NodeId, made: UnixMs, seq: Seq) {
+    fn put(&mut self, chunk: &MemoryChunk, (node, made, seq): (NodeId, UnixMs, Seq), needs_grounding: bool) {
         let id = chunk.id();
         if let Some(at) = self.by_id.get(&id) {
             // Made again: it is wanted again.
             let known = &mut self.chunks[*at];
             (known.is_superseded, known.node, known.made, known.seq) = (false, node, made, seq);
+            // Who says the same again does not make it true.
+            known.needs_grounding &= needs_grounding;
             return;
         }
         self.by_id.insert(id, self.chunks.len());
@@ -211,6 +231,7 @@ impl PastIndex {
             bytes: chunk.summary.len(),
             state: ReviewState::Made,
             is_superseded: false,
+            needs_grounding,
         });
     }
 
@@ -274,6 +295,12 @@ impl PastIndex {
     #[must_use]
     pub fn get(&self, id: &PastId) -> Option<&ChunkEntry> {
         self.by_id.get(id).and_then(|at| self.chunks.get(*at))
+    }
+
+    /// What was found when the chunk was checked; `None` where it was not yet.
+    #[must_use]
+    pub fn verdict(&self, id: &PastId) -> Option<&ChunkVerdict> {
+        self.verdicts.get(id)
     }
 
     /// Chunks that are shown.
@@ -385,6 +412,18 @@ fn is_digits(text: &str) -> bool {
 fn shared_digits(a: PastId, b: PastId) -> usize {
     let digits = |id: PastId| id.0.into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits(a).zip(digits(b)).take_while(|(a, b)| a == b).count()
+}
+
+/// Whether the words of a chunk are to be looked for in its sources: neither copied by the compiler nor said by a person.
+fn needs_grounding(method: &SummaryMethod, from: Option<&Provenance>) -> bool {
+    let Some(from) = from else { return true };
+    match method {
+        SummaryMethod::Extractive { .. } => {
+            from.origin != Origin::Process || from.name.as_deref() != Some(EXTRACTOR)
+        }
+        SummaryMethod::Model { .. } => true,
+        SummaryMethod::Person => !is_of_a_person(from),
+    }
 }
 
 /// Whether a person said it, at a front.

@@ -14,8 +14,11 @@ mod error;
 mod evidence;
 pub mod grounding;
 mod index;
+pub mod page;
 mod pages;
 mod plan;
+mod proof_record;
+pub mod prove;
 mod range;
 mod scope;
 mod segments;
@@ -36,11 +39,15 @@ pub use error::PastError;
 pub use evidence::{Evidence, EvidenceKind, EvidenceNode, evidence_of};
 pub use index::{ChunkEntry, FaultyNode, PastIndex, read_chunks};
 pub use plan::{BuildSize, PastPlan, RULES};
+pub use proof_record::{
+    AblationRecord, AskedQuestion, ChunkChange, ChunkVerdict, DifferentRequest, GROUNDING_RULES, GroundingCounts,
+    ProofRecord, StructureRecord, UngroundedPlace,
+};
 pub use range::{RangeError, TimeRange};
 pub use scope::{PAST_SESSION, PastScope};
 pub use segments::{HARD_BYTES, IDLE, SOFT_BYTES, Segment, SessionSegments, segments_of};
 pub use served::{CoverStock, PastCover};
-pub use source::{SourceSpeaker, SourceText};
+pub use source::{SourceSpeaker, SourceText, time_of};
 pub use summary::{ChildSummary, ExtractiveSummary, Summariser};
 pub use telling::chunks_telling;
 pub use tree::{FEWEST, MOST};

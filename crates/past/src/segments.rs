@@ -19,7 +19,7 @@ pub const SOFT_BYTES: usize = 8_000;
 pub const HARD_BYTES: usize = 32_000;
 const DAY: UnixMs = 86_400_000;
 /// The program whose sessions are ours.
-const AGENT: &str = "quipu";
+pub(crate) const AGENT: &str = "quipu";
 
 /// Nodes of a session that are summed up together.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use quipu_host::now;
+use quipu_past::prove::mark_ungrounded;
 use quipu_past::{
     BuildProgress, BuildSize, ExtractiveSummary, PastCheck, PastPlan, Summariser as _, build_past,
 };
@@ -34,6 +35,14 @@ pub(super) async fn build(of: &PastOptions) -> Result<(), Failure> {
     let built = build_past(&*past.store, &past.scope, &ExtractiveSummary, &plan, now(), &mut progress).await;
     shown.clear();
     let size = built.map_err(quipu_host::Failure::from)?;
+    let marked =
+        mark_ungrounded(&*past.store, &past.scope, now()).await.map_err(quipu_host::Failure::from)?;
+    let ungrounded = marked.iter().filter(|verdict| !verdict.is_grounded()).count();
+    if ungrounded > 0 {
+        note(format!(
+            "{ungrounded} chunks say what their sources do not, and are kept out of covers; `quipu past prove` names them."
+        ));
+    }
     tell(&past, &size, of.out.json, ["made", "put back", "superseded"])
 }
 

@@ -145,6 +145,8 @@ mod packages;
 #[cfg(test)]
 mod past;
 #[cfg(test)]
+mod past_proof;
+#[cfg(test)]
 mod peers;
 #[cfg(test)]
 mod permission_rules;

@@ -17,6 +17,8 @@ mod grounding;
 #[cfg(test)]
 mod grounding_data;
 #[cfg(test)]
+mod proof;
+#[cfg(test)]
 mod ranges;
 #[cfg(test)]
 mod support;
