@@ -243,7 +243,7 @@ fn page_shows_chunks_cover_evidence_and_proofs() {
         ("/ranges without a summary/.test(document.getElementById('evidence').textContent)", json!(true)),
         ("/Structure: 0 of 0 requests/.test(document.getElementById('proofs').textContent)", json!(true)),
         (
-            "/1 say what their sources do not/.test(document.getElementById('proofs').textContent)",
+            "/[1-9]\\d* say what their sources do not/.test(document.getElementById('proofs').textContent)",
             json!(true),
         ),
         ("/Ablation: no questions/.test(document.getElementById('proofs').textContent)", json!(true)),
