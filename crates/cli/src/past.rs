@@ -2,6 +2,8 @@
 
 mod build;
 mod cover;
+mod page;
+mod prove;
 mod show;
 mod write;
 
@@ -50,6 +52,10 @@ enum PastAction {
     Create(CreateArgs),
     /// Put another chunk in the place of chunks: a new one with your words, or one that is there. They are not made again.
     Supersede(SupersedeArgs),
+    /// Prove it: requests equal what the graph gives, chunks say what their sources do, answers depend on chunks.
+    Prove(ProveArgs),
+    /// Write it as one page of HTML: the chunks by time, a cover and why, evidence, proofs.
+    Page(PageArgs),
     /// Take a chunk back: it is shown to nobody, and not made again.
     Retract(ChunkArgs),
     /// Mark a chunk as read and found good; one that was taken back is shown again.
@@ -116,6 +122,55 @@ struct CoverArgs {
     of: PastOptions,
 }
 
+#[derive(Debug, Args)]
+struct PageArgs {
+    /// The file; it must be new.
+    #[arg(long, short, value_name = "FILE")]
+    output: std::path::PathBuf,
+    /// Show the cover of then: a time, or a node, whose text is the question. Without it: of now.
+    #[arg(long, value_name = "TIME|NODE")]
+    at: Option<String>,
+    /// What the cover is wanted for.
+    #[arg(long, value_name = "TEXT")]
+    about: Option<String>,
+    /// Tokens that the cover may have, of four characters each.
+    #[arg(long, value_name = "TOKENS", default_value_t = 8_000)]
+    budget: u64,
+    #[command(flatten)]
+    of: PastOptions,
+}
+
+#[derive(Debug, Args)]
+struct ProveArgs {
+    /// Ask these questions with the cover, without it and with a disturbed one: a JSON object on each line, with question, answer and,
+    /// if known, evidence.
+    #[arg(long, value_name = "FILE")]
+    questions: Option<std::path::PathBuf>,
+    /// Who answers; without it, the model of a new session.
+    #[arg(long, value_name = "MODEL", requires = "questions")]
+    model: Option<String>,
+    /// US dollars that the answers may cost. With 0, only a model that is free is asked.
+    #[arg(long, value_name = "USD", default_value_t = 0.0, requires = "questions")]
+    budget: f64,
+    /// Tokens that a cover may have, of four characters each.
+    #[arg(long, value_name = "TOKENS", default_value_t = 4_000, requires = "questions")]
+    tokens: u64,
+    /// Chunks of each question that are removed and disturbed one by one.
+    #[arg(long, value_name = "COUNT", default_value_t = 3, requires = "questions")]
+    chunks: usize,
+    /// Choose the covers without knowing the questions.
+    #[arg(long, requires = "questions")]
+    blind: bool,
+    /// What changes of disturbed covers are drawn with.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "questions")]
+    seed: u64,
+    /// Requests of each session that are looked at.
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    requests: usize,
+    #[command(flatten)]
+    of: PastOptions,
+}
+
 /// Whose past, and how it is printed.
 #[derive(Debug, Args)]
 pub(crate) struct PastOptions {
@@ -148,6 +203,8 @@ pub(crate) async fn run(args: &PastArgs) -> Result<(), Failure> {
         Some(PastAction::Cover(cover)) => cover::show(cover).await,
         Some(PastAction::Create(create)) => write::create(create).await,
         Some(PastAction::Supersede(supersede)) => write::supersede(supersede).await,
+        Some(PastAction::Page(page)) => page::write(page).await,
+        Some(PastAction::Prove(proof)) => prove::prove(proof).await,
         Some(PastAction::Retract(chunk)) => set(chunk, ReviewState::Retracted).await,
         Some(PastAction::Review(chunk)) => set(chunk, ReviewState::Reviewed).await,
     }

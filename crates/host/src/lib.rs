@@ -130,7 +130,7 @@ pub use permissions::{
     mode_named, permissions_here,
 };
 pub use program::program_path;
-pub use purposes::{DREAM_PURPOSE, FLUSH_PURPOSE, PAST_PURPOSE};
+pub use purposes::{DREAM_PURPOSE, FLUSH_PURPOSE, PAST_PURPOSE, PROOF_PURPOSE};
 pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};

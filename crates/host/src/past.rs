@@ -3,6 +3,9 @@
 mod after_session;
 mod model;
 
+mod reader;
+mod requests;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,6 +21,9 @@ use crate::{Failure, Home, now};
 pub(crate) use after_session::AfterSession;
 pub use model::PastModel;
 
+pub use reader::ModelReader;
+pub use requests::RecordedRequests;
+
 impl From<PastError> for Failure {
     fn from(error: PastError) -> Self {
         match error {
@@ -27,7 +33,9 @@ impl From<PastError> for Failure {
             | PastError::Ambiguous { .. }
             | PastError::NothingThere { .. }
             | PastError::BadDraft(_)) => Self::request(error),
-            error @ (PastError::Busy(_) | PastError::BadSummary(_)) => Self::failed(error),
+            error @ (PastError::Busy(_) | PastError::BadSummary(_) | PastError::Reader(_)) => {
+                Self::failed(error)
+            }
         }
     }
 }

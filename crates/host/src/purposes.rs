@@ -7,3 +7,5 @@ pub const PAST_PURPOSE: &str = "past";
 /// The purpose of what is noted before a compaction. Nobody asked for that call, so it is in the background: without an amount
 /// nothing is noted.
 pub const FLUSH_PURPOSE: &str = "memory-flush";
+/// The purpose of questions about a past that a person has asked to prove it.
+pub const PROOF_PURPOSE: &str = "past-proof";

@@ -7,6 +7,7 @@ use quipu_dag::sha256;
 use quipu_protocol::{AuthorClass, NodeId, SessionId, UnixMs, hex};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::proof_record::{ChunkVerdict, ProofRecord};
 use crate::{PastScope, TimeRange};
 
 /// The type of messages that hold a chunk, and the name of what their nodes say beside the summary.
@@ -218,7 +219,7 @@ pub enum ReviewState {
 }
 
 /// What the node of a chunk says beside the summary, which is its text; or what a node does with other chunks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(crate) enum PastRecord {
     Chunk(ChunkRecord),
@@ -231,6 +232,13 @@ pub(crate) enum PastRecord {
     Supersede {
         of: Vec<PastId>,
     },
+    /// What was found when the words of chunks were looked for in their sources, by these rules.
+    Grounding {
+        rules: u32,
+        of: Vec<ChunkVerdict>,
+    },
+    /// What came of a proof.
+    Proof(Box<ProofRecord>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

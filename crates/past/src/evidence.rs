@@ -121,7 +121,7 @@ pub async fn evidence_of(
 }
 
 /// The sources of a chunk and of all chunks below it, each once.
-async fn sources_below(
+pub(crate) async fn sources_below(
     store: &dyn Graph,
     scope: &PastScope,
     index: &PastIndex,

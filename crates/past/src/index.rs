@@ -9,8 +9,10 @@ use quipu_transcript::{DecodedEntry, decode};
 
 use crate::chunk::PastRecord;
 use crate::pages::Pages;
+use crate::proof_record::{ChunkVerdict, GROUNDING_RULES, ProofRecord};
 use crate::record::{StoredRecord, is_of_a_person, read_chunk};
 use crate::work::{is_work_of_chunks, is_work_of_nodes};
+use crate::writer::EXTRACTOR;
 use crate::{
     ChunkFault, MemoryChunk, PastError, PastId, PastScope, ReviewState, SummaryMethod, TimeRange, WorkId,
 };
@@ -74,6 +76,9 @@ pub struct ChunkEntry {
     pub is_superseded: bool,
     /// Whether it was a person who put that there.
     pub is_replaced: bool,
+    /// Whether its words are looked for in its sources before it is served: not those that the compiler copied, nor those of
+    /// a person.
+    pub needs_grounding: bool,
 }
 
 impl ChunkEntry {
@@ -114,6 +119,10 @@ pub struct PastIndex {
     by_id: HashMap<PastId, usize>,
     /// Chunks that sum up what was forgotten: nobody is shown them, and others take their place.
     forgotten: HashSet<PastId>,
+    /// What was found when chunks were checked.
+    verdicts: HashMap<PastId, ChunkVerdict>,
+    /// The last proof.
+    pub proof: Option<ProofRecord>,
     /// Made when the first one is asked for.
     keys: OnceLock<HashMap<PastId, String>>,
     /// The first faults that were found.
@@ -172,7 +181,19 @@ impl PastIndex {
                 self.supersede(node, &of, ChunkAuthor::Build);
             }
             // Whoever it was that wrote the others: they are obeyed by nobody.
-            PastRecord::Supersede { .. } => self.fault(node, ChunkFault::NoAuthority),
+            PastRecord::Supersede { .. } | PastRecord::Grounding { .. } | PastRecord::Proof(_)
+                if from != Some(Provenance::quipu()) =>
+            {
+                self.fault(node, ChunkFault::NoAuthority);
+            }
+            // Told apart by who wrote it above.
+            PastRecord::Supersede { .. } => {}
+            PastRecord::Grounding { rules: GROUNDING_RULES, of } => {
+                self.verdicts.extend(of.into_iter().map(|verdict| (verdict.chunk, verdict)));
+            }
+            // By other rules.
+            PastRecord::Grounding { .. } => {}
+            PastRecord::Proof(proof) => self.proof = Some(*proof),
             PastRecord::Review { .. } if !is_of_a_person => self.fault(node, ChunkFault::NoAuthority),
             PastRecord::Review { of, state } => match self.by_id.get(&of) {
                 Some(at) => self.chunks[*at].review(state),
@@ -190,7 +211,8 @@ impl PastIndex {
                         self.fault(node, ChunkFault::ForeignWork);
                     }
                     self.supersede(node, &chunk.supersedes, author);
-                    self.put(&chunk, author, (node, made, seq));
+                    let needs_grounding = needs_grounding(author, &chunk.method, from.as_ref());
+                    self.put(&chunk, author, needs_grounding, (node, made, seq));
                 }
             },
         }
@@ -241,7 +263,13 @@ impl PastIndex {
         self.by_id = self.chunks.iter().enumerate().map(|(at, chunk)| (chunk.id, at)).collect();
     }
 
-    fn put(&mut self, chunk: &MemoryChunk, author: ChunkAuthor, (node, made, seq): (NodeId, UnixMs, Seq)) {
+    fn put(
+        &mut self,
+        chunk: &MemoryChunk,
+        author: ChunkAuthor,
+        needs_grounding: bool,
+        (node, made, seq): (NodeId, UnixMs, Seq),
+    ) {
         let id = chunk.id();
         if let Some(at) = self.by_id.get(&id) {
             let known = &mut self.chunks[*at];
@@ -251,6 +279,8 @@ impl PastIndex {
                 (known.node, known.made, known.seq) = (node, made, seq);
                 (known.author, known.class, known.work) =
                     (author, class_by(chunk, author), work_by(chunk, author));
+                // Who says the same again does not make it true.
+                known.needs_grounding &= needs_grounding;
             }
             return;
         }
@@ -274,6 +304,7 @@ impl PastIndex {
             state: ReviewState::Made,
             is_superseded: false,
             is_replaced: false,
+            needs_grounding,
         });
     }
 
@@ -356,6 +387,12 @@ impl PastIndex {
     #[must_use]
     pub fn get(&self, id: &PastId) -> Option<&ChunkEntry> {
         self.by_id.get(id).and_then(|at| self.chunks.get(*at))
+    }
+
+    /// What was found when the chunk was checked; `None` where it was not yet.
+    #[must_use]
+    pub fn verdict(&self, id: &PastId) -> Option<&ChunkVerdict> {
+        self.verdicts.get(id)
     }
 
     /// Chunks that are shown.
@@ -467,6 +504,17 @@ fn is_digits(text: &str) -> bool {
 fn shared_digits(a: PastId, b: PastId) -> usize {
     let digits = |id: PastId| id.0.into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits(a).zip(digits(b)).take_while(|(a, b)| a == b).count()
+}
+
+/// Whether the words of a chunk are to be looked for in its sources: neither copied by the compiler nor said by a person.
+fn needs_grounding(author: ChunkAuthor, method: &SummaryMethod, from: Option<&Provenance>) -> bool {
+    match (author, method) {
+        (ChunkAuthor::Build, SummaryMethod::Extractive { .. }) => {
+            from.and_then(|from| from.name.as_deref()) != Some(EXTRACTOR)
+        }
+        (ChunkAuthor::Person, _) => false,
+        _ => true,
+    }
 }
 
 /// What another program wrote may say anything of itself.

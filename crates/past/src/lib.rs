@@ -17,8 +17,11 @@ pub mod grounding;
 mod index;
 mod model;
 mod overlap;
+pub mod page;
 mod pages;
 mod plan;
+mod proof_record;
+pub mod prove;
 mod range;
 mod record;
 mod scope;
@@ -50,6 +53,10 @@ pub use model::{
     TOKEN_BYTES, Unusable, model_method,
 };
 pub use plan::{BuildSize, PastPlan};
+pub use proof_record::{
+    AblationRecord, AskedQuestion, ChunkChange, ChunkVerdict, DifferentRequest, GROUNDING_RULES, GroundingCounts,
+    ProofRecord, StructureRecord, UngroundedPlace,
+};
 pub use range::{RangeError, TimeRange};
 pub use record::read_chunks;
 pub use scope::{PAST_SESSION, PastScope};
@@ -58,7 +65,7 @@ pub use segments::{
 };
 pub use served::{CoverStock, PastCover, ServedCover, ServedMember};
 pub use session_cover::{SessionCover, SessionCoverError, cover_session};
-pub use source::{SourceSpeaker, SourceText};
+pub use source::{SourceSpeaker, SourceText, time_of};
 pub use summary::{ChildSummary, ExtractiveSummary, Summariser};
 pub use telling::chunks_telling;
 pub use tree::{FEWEST, MOST};

@@ -24,7 +24,7 @@ pub const SOFT_NODES: usize = 4_096;
 pub const HARD_NODES: usize = 65_536;
 const DAY: UnixMs = 86_400_000;
 /// The program whose sessions are ours.
-const AGENT: &str = "quipu";
+pub(crate) const AGENT: &str = "quipu";
 
 /// Nodes of a session that are summed up together.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use crate::cover::{
     line_cost, render,
 };
 use crate::index::ChunkEntry;
+use crate::prove::{ground_pending, is_kept_out};
 use crate::record::read_chunks_by_node;
 use crate::{PastError, PastId, PastIndex, PastScope, ReviewState, TimeRange};
 
@@ -71,7 +72,7 @@ pub struct PastCover {
 
 impl CoverStock {
     /// Reads the chunks of a past that are shown, and those that were taken back: in the place of such a one its children may be
-    /// served. What is superseded is left out.
+    /// served. The same holds where a chunk says what its sources do not. What is superseded is left out.
     ///
     /// # Errors
     /// What the store says.
@@ -82,6 +83,7 @@ impl CoverStock {
         charge: Charge,
     ) -> Result<Self, PastError> {
         let chunks: Vec<&ChunkEntry> = index.chunks().filter(|chunk| !chunk.is_superseded).collect();
+        let verdicts = ground_pending(store, scope, index).await?;
         let mut items = Vec::with_capacity(chunks.len());
         let (mut lines, mut ids) = (HashMap::new(), HashMap::new());
         for page in chunks.chunks(PAGE) {
@@ -91,8 +93,12 @@ impl CoverStock {
                 let summary = read.remove(&entry.node).map(|chunk| chunk.summary).unwrap_or_default();
                 let exclusion = match entry.state {
                     ReviewState::Retracted => Some(Exclusion::Retracted),
+                    ReviewState::Made | ReviewState::Reviewed if summary.trim().is_empty() => {
+                        Some(Exclusion::Empty)
+                    }
                     ReviewState::Made | ReviewState::Reviewed => {
-                        summary.trim().is_empty().then_some(Exclusion::Empty)
+                        let verdict = verdicts.get(&entry.id).filter(|verdict| is_kept_out(entry, verdict));
+                        verdict.map(|_| Exclusion::Ungrounded)
                     }
                 };
                 let line = CoverLine { key: index.key(entry), summary: Some(summary) };
@@ -165,14 +171,33 @@ impl CoverStock {
     /// What is served within a budget, in tokens or whatever the charge counts; `question` draws what has its words.
     #[must_use]
     pub fn cover(&self, budget: u64, question: Option<&str>) -> PastCover {
+        self.cover_before(budget, question, None)
+    }
+
+    /// The same of what ended before a moment: `boundary` is the first one of the present.
+    #[must_use]
+    pub fn cover_before(&self, budget: u64, question: Option<&str>, boundary: Option<UnixMs>) -> PastCover {
         let frame = frame_cost(self.charge);
         let relevance = question.map_or_else(Vec::new, |question| self.relevance.scores(question));
-        let ask = CoverAsk { budget: budget.saturating_sub(frame), relevance, ..CoverAsk::default() };
+        let ask =
+            CoverAsk { budget: budget.saturating_sub(frame), relevance, boundary, ..CoverAsk::default() };
         let cover = self.forest.cover(&ask);
         let lines: Vec<CoverLine> =
             cover.members.iter().filter_map(|member| self.lines.get(&member.id).cloned()).collect();
         let cost = if lines.is_empty() { 0 } else { cover.used.saturating_add(frame) };
         PastCover { text: render(&lines), cost, cover }
+    }
+
+    /// The key and words of a chunk, by its node.
+    #[must_use]
+    pub fn line(&self, node: &NodeId) -> Option<&CoverLine> {
+        self.lines.get(node)
+    }
+
+    /// How much chunks have to do with a question.
+    #[must_use]
+    pub fn scores(&self, question: &str) -> Vec<(NodeId, f64)> {
+        self.relevance.scores(question)
     }
 
     /// The key of a chunk, by its node.

@@ -42,7 +42,8 @@ pub(crate) struct NodeCalls {
 const FIRST_KNOWN: UnixMs = 100_000_000_000;
 
 /// When a node was said, where that is known: by its message, else by the node.
-pub(crate) fn time_of(entry: &Entry, written: UnixMs) -> Option<UnixMs> {
+#[must_use]
+pub fn time_of(entry: &Entry, written: UnixMs) -> Option<UnixMs> {
     let said = match entry {
         Entry::Message(message) => message.timestamp(),
         Entry::Session(_) | Entry::Epoch(_) | Entry::Compaction(_) | Entry::Meta(_) => 0,

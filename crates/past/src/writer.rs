@@ -9,7 +9,11 @@ use quipu_store::{Commit, Graph, NewChunk, PAST_MOVE, RefMove, StoreError};
 use quipu_transcript::{Listing, encode_listed};
 
 use crate::chunk::PastRecord;
+use crate::proof_record::{ChunkVerdict, GROUNDING_RULES, ProofRecord};
 use crate::{MemoryChunk, PAST_CHUNK, PastError, PastId, PastIndex, PastScope, ReviewState, SummaryMethod};
+
+/// Who copies sentences of sources.
+pub(crate) const EXTRACTOR: &str = "extract";
 
 /// Writes to a past, a commit at a time.
 pub(crate) struct PastWriter<'a> {
@@ -42,7 +46,7 @@ impl<'a> PastWriter<'a> {
     /// A chunk; it is there once [`save`](Self::save) has returned.
     pub(crate) fn chunk(&mut self, chunk: &MemoryChunk, now: UnixMs) -> NodeId {
         let (origin, by) = match &chunk.method {
-            SummaryMethod::Extractive { .. } => (Origin::Process, "extract"),
+            SummaryMethod::Extractive { .. } => (Origin::Process, EXTRACTOR),
             SummaryMethod::Model(asked) => (Origin::Model, asked.model.as_str()),
             SummaryMethod::Person => (Origin::Person, "person"),
             SummaryMethod::Agent => (Origin::Model, "agent"),
@@ -71,6 +75,19 @@ impl<'a> PastWriter<'a> {
         let text = format!("{} chunk(s) superseded by a person", of.len());
         let from = Provenance::new(Origin::Person, AuthorClass::Owner);
         self.put(&PastRecord::Supersede { of }, text, from, now)
+    }
+
+    /// What was found when chunks were checked.
+    pub(crate) fn grounding(&mut self, of: Vec<ChunkVerdict>, now: UnixMs) -> NodeId {
+        let ungrounded = of.iter().filter(|verdict| !verdict.is_grounded()).count();
+        let text = format!("{} chunk(s) checked, {ungrounded} say what their sources do not", of.len());
+        self.put(&PastRecord::Grounding { rules: GROUNDING_RULES, of }, text, Provenance::quipu(), now)
+    }
+
+    /// What came of a proof.
+    pub(crate) fn proof(&mut self, proof: ProofRecord, now: UnixMs) -> NodeId {
+        let text = proof.in_words();
+        self.put(&PastRecord::Proof(Box::new(proof)), text, Provenance::quipu(), now)
     }
 
     fn put(&mut self, record: &PastRecord, text: String, from: Provenance, now: UnixMs) -> NodeId {

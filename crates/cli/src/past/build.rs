@@ -4,7 +4,9 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use quipu_host::jobs::models_for_jobs;
+use quipu_host::now;
 use quipu_host::past::PastWriters;
+use quipu_past::prove::mark_ungrounded;
 use quipu_past::{BuildEnd, BuildProgress, BuildSize, PastCheck, SummaryModel as _};
 use serde_json::{Value, json};
 
@@ -46,6 +48,15 @@ pub(super) async fn build(args: &BuildArgs) -> Result<(), Failure> {
     let built = writers.build(&past.store, &past.scope, &mut progress).await;
     shown.clear();
     let end = built?;
+    let marked =
+        mark_ungrounded(&*past.store, &past.scope, now()).await.map_err(quipu_host::Failure::from)?;
+    let ungrounded = marked.iter().filter(|verdict| !verdict.is_grounded()).count();
+    if ungrounded > 0 {
+        note(format!(
+            "{} say what their sources do not, and are kept out of covers; `quipu past prove` names them.",
+            chunks(ungrounded)
+        ));
+    }
     tell(&past, &writers, &end, args.of.out.json, &BUILT)?;
     let Some(stop) = end.stop else { return Ok(()) };
     let left = format!(

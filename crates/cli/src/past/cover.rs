@@ -11,7 +11,7 @@ use crate::exit::Failure;
 use crate::print::{note, printable};
 
 /// Characters of a token, and tokens of an image.
-const CHARGE: Charge = Charge { characters: 4, image: 1_600 };
+pub(super) const CHARGE: Charge = Charge { characters: 4, image: 1_600 };
 /// Gaps that are named without `--json`.
 const SHOWN: usize = 20;
 

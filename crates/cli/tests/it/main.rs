@@ -149,6 +149,8 @@ mod past_context;
 #[cfg(test)]
 mod past_model;
 #[cfg(test)]
+mod past_proof;
+#[cfg(test)]
 mod peers;
 #[cfg(test)]
 mod permission_rules;

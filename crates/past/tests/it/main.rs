@@ -19,6 +19,8 @@ mod grounding_data;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod proof;
+#[cfg(test)]
 mod ranges;
 #[cfg(test)]
 mod support;

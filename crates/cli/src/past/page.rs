@@ -1,0 +1,93 @@
+//! A past as one page of HTML.
+
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+
+use jiff::tz::TimeZone;
+use quipu_host::holders::WrittenKind;
+use quipu_host::now;
+use quipu_past::page::{PageAsk, PastPage};
+use quipu_past::{TimeRange, time_of};
+use quipu_protocol::{Entry, Message, SessionId, UnixMs};
+use quipu_store::decode_nodes;
+use serde_json::json;
+
+use super::cover::CHARGE;
+use super::{PageArgs, PastStore};
+use crate::exit::Failure;
+use crate::home::home;
+use crate::print::note;
+
+pub(super) async fn write(args: &PageArgs) -> Result<(), Failure> {
+    let path = &args.output;
+    if path.symlink_metadata().is_ok() {
+        return Err(not_written(path, &std::io::ErrorKind::AlreadyExists.into()));
+    }
+    let past = args.of.open().await?;
+    let index = past.index().await?;
+    let (boundary, said) = match &args.at {
+        Some(at) => moment(&past, at).await?,
+        None => (None, None),
+    };
+    let about = args.about.clone().or(said);
+    let ask = PageAsk { budget: args.budget, charge: CHARGE, about, boundary, now: now() };
+    let page = PastPage::read(&*past.store, &past.scope, &index, ask).await;
+    let page = page.map_err(quipu_host::Failure::from)?;
+    let bytes = save(&page, path).map_err(|error| not_written(path, &error))?;
+    // The sessions whose words stand in it: who erases one finds the page.
+    let sessions: Vec<SessionId> =
+        past.scope.sessions(&*past.store).await?.into_iter().map(|row| row.id).collect();
+    home(&args.of.out.store)?.wrote(path, WrittenKind::Export, &sessions);
+    let size = page.size();
+    if args.of.out.json {
+        let line = json!({
+            "file": path, "bytes": bytes, "chunks": size.chunks, "shortened": size.shortened, "excerpts": size.excerpts,
+        });
+        writeln!(crate::console::stdout(), "{line}")?;
+        return Ok(());
+    }
+    note(format!("{} chunks, {bytes} bytes in {}", size.chunks, path.display()));
+    if size.shortened > 0 {
+        note(format!("{} summaries are shortened, as there are too many for one page.", size.shortened));
+    }
+    Ok(())
+}
+
+/// A moment, and what was said in it.
+async fn moment(past: &PastStore, at: &str) -> Result<(Option<UnixMs>, Option<String>), Failure> {
+    if let Ok(range) = TimeRange::parse(at, now(), &TimeZone::system()) {
+        return Ok((Some(range.start()), None));
+    }
+    let found = quipu_host::resolve(&*past.store, at, None).await?;
+    let nodes: Vec<_> = past.store.nodes(&[found.node]).await?.into_iter().flatten().collect();
+    let Some((node, decoded)) = nodes.first().zip(decode_nodes(&*past.store, &nodes).await?.pop()) else {
+        return Err(Failure::usage(format!("`{at}` is no time and no node of the store")));
+    };
+    let said = match &decoded.entry {
+        Entry::Message(Message::User(said)) => {
+            Some(quipu_protocol::own_text(&said.content.blocks(), &decoded.step.added))
+        }
+        _ => None,
+    };
+    let time = time_of(&decoded.entry, node.record.timestamp).unwrap_or(node.record.timestamp);
+    Ok((Some(time), said.filter(|said| !said.trim().is_empty())))
+}
+
+/// Aside first, so that nobody finds half of it, and no other file is replaced.
+fn save(page: &PastPage, path: &Path) -> std::io::Result<u64> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = tempfile::Builder::new().prefix(".quipu-page-").tempfile_in(dir)?;
+    let mut out = BufWriter::new(file);
+    page.write(&mut out)?;
+    let file = out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+    file.as_file().sync_all()?;
+    let bytes = file.as_file().metadata()?.len();
+    file.persist_noclobber(path).map_err(|error| error.error)?;
+    Ok(bytes)
+}
+
+fn not_written(path: &Path, error: &std::io::Error) -> Failure {
+    let exists = error.kind() == std::io::ErrorKind::AlreadyExists;
+    let hint = if exists { "; choose another file, or remove it first" } else { "" };
+    Failure::failed(format!("{} could not be written: {error}{hint}", path.display()))
+}

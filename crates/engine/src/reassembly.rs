@@ -1,0 +1,66 @@
+//! The request that a session made at a node, put together again from what the graph says alone.
+
+use std::sync::Arc;
+
+use quipu_dag::Verdict;
+use quipu_machine::PruneState;
+use quipu_protocol::{BlobId, Epoch, Model, ModelRequest, NodeId, ToolSpec};
+use quipu_store::Graph;
+use quipu_transcript::project_messages;
+
+use crate::error::OpenError;
+use crate::identity::system_text;
+use crate::resume::read_past;
+
+/// A request that was put together again.
+#[derive(Debug, Clone)]
+pub struct ReassembledRequest {
+    /// As it would be sent.
+    pub request: ModelRequest,
+    /// Whether something that stood in it is not there any more, as a person had it forgotten or erased: it cannot be what it was.
+    pub has_lost: bool,
+}
+
+/// Puts together the request that a session made when it stood at a node, for this model: the conversation up to the node, the system
+/// prompt that is named, the tools and the level of thinking of the epoch there. What the session did later does not matter.
+///
+/// # Errors
+/// What the store says.
+pub async fn reassembled_request(
+    store: &dyn Graph,
+    at: NodeId,
+    system: Option<BlobId>,
+    model: Arc<Model>,
+) -> Result<ReassembledRequest, OpenError> {
+    let mut past = read_past(store, at).await?;
+    let hidden = store.hidden();
+    let mut has_lost = past.nodes.iter().any(|node| hidden.hides(node));
+    for some in past.nodes.chunks(ERASURES) {
+        has_lost |= store.erasures(some).await?.iter().any(Option::is_some);
+    }
+    let prompt = match system {
+        None => None,
+        Some(id) => {
+            let blob = store.blobs(&[id]).await?.into_iter().flatten().next();
+            has_lost |= blob.as_ref().is_none_or(|blob| matches!(blob.verify(), Verdict::Corrupt(_)));
+            blob
+        }
+    };
+    let records = if past.epoch.prune { past.prunes.as_slice() } else { &[] };
+    // What it counts is of no interest here.
+    PruneState::of(records, &mut past.messages, &past.nodes, past.old, 0);
+    let Epoch { thinking, max_tokens, tools, .. } = past.epoch;
+    let request = ModelRequest {
+        model,
+        system: prompt.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into()),
+        tools: Arc::<[ToolSpec]>::from(tools),
+        messages: Arc::new(project_messages(past.messages)),
+        thinking,
+        max_tokens,
+        session: past.session.map(|session| session.to_string()),
+    };
+    Ok(ReassembledRequest { request, has_lost })
+}
+
+/// Nodes that are asked about at once.
+const ERASURES: usize = 1_024;

@@ -1,0 +1,126 @@
+//! The chunks of a page, by column: a page of a hundred thousand has a few bytes for each beside its words.
+
+use std::collections::HashMap;
+
+use quipu_protocol::NodeId;
+use quipu_store::Graph;
+
+use super::html::shown;
+use crate::record::read_chunks_by_node;
+use crate::prove::{ground_pending, is_kept_out};
+use crate::{ChunkEntry, PastError, PastId, PastIndex, PastScope, ReviewState, SummaryMethod};
+
+/// Chunks that are read at once.
+const PAGE: usize = 1_024;
+/// Bytes of all summaries, about; of one at most; and of one that is shortened.
+const TEXTS: usize = 6 << 20;
+const TEXT: usize = 4_096;
+const SHORT: usize = 48;
+
+/// What is known of a chunk in one number.
+pub(super) const REVIEWED: u32 = 1;
+const BY_MODEL: u32 = 2;
+const BY_PERSON: u32 = 4;
+const KEPT_OUT: u32 = 8;
+const SHORTENED: u32 = 16;
+const UNTRUSTED: u32 = 32;
+
+#[derive(Debug, Default)]
+pub(super) struct PageColumns {
+    /// By their beginning, the widest first.
+    pub(super) ids: Vec<PastId>,
+    pub(super) nodes: Vec<NodeId>,
+    pub(super) starts: Vec<i64>,
+    pub(super) widths: Vec<i64>,
+    pub(super) levels: Vec<u32>,
+    /// The place of the parent.
+    pub(super) parents: Vec<Option<usize>>,
+    pub(super) flags: Vec<u32>,
+    pub(super) texts: Vec<String>,
+    /// Nodes that a chunk names itself.
+    pub(super) sources: Vec<Vec<NodeId>>,
+    /// Where each stands in the log of the store.
+    pub(super) seqs: Vec<quipu_store::Seq>,
+    pub(super) shortened: usize,
+}
+
+impl PageColumns {
+    pub(super) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub(super) async fn read(
+        store: &dyn Graph,
+        scope: &PastScope,
+        index: &PastIndex,
+    ) -> Result<Self, PastError> {
+        let mut live: Vec<&ChunkEntry> = index.live().collect();
+        live.sort_by_key(|chunk| (chunk.span.start(), std::cmp::Reverse(chunk.span.end()), chunk.id));
+        let verdicts = ground_pending(store, scope, index).await?;
+        let places: HashMap<PastId, usize> =
+            live.iter().enumerate().map(|(at, chunk)| (chunk.id, at)).collect();
+        let mut columns = Self { parents: vec![None; live.len()], ..Self::default() };
+        let room = room(&live);
+        for some in live.chunks(PAGE) {
+            let nodes: Vec<NodeId> = some.iter().map(|chunk| chunk.node).collect();
+            let mut read = read_chunks_by_node(store, scope, &nodes).await?;
+            for chunk in some {
+                let at = columns.ids.len();
+                for child in chunk.children.iter().filter_map(|child| places.get(child)) {
+                    columns.parents[*child] = Some(at);
+                }
+                let (summary, sources) = read
+                    .remove(&chunk.node)
+                    .map(|chunk| (chunk.summary, chunk.sources.iter().map(|source| source.node).collect()))
+                    .unwrap_or_default();
+                let text = shown(&summary, room[at]);
+                let is_short = text.ends_with('…') && !summary.trim_end().ends_with('…');
+                columns.shortened += usize::from(is_short);
+                let is_out = verdicts.get(&chunk.id).is_some_and(|verdict| is_kept_out(chunk, verdict));
+                columns.ids.push(chunk.id);
+                columns.nodes.push(chunk.node);
+                columns.seqs.push(chunk.seq);
+                columns.starts.push(chunk.span.start());
+                columns.widths.push(chunk.span.width());
+                columns.levels.push(chunk.level.min(99));
+                columns.flags.push(flags(chunk, is_out, is_short));
+                columns.texts.push(text);
+                columns.sources.push(sources);
+            }
+        }
+        Ok(columns)
+    }
+}
+
+fn flags(chunk: &ChunkEntry, is_out: bool, is_short: bool) -> u32 {
+    let method = match chunk.method {
+        SummaryMethod::Extractive { .. } => 0,
+        SummaryMethod::Model(_) | SummaryMethod::Agent => BY_MODEL,
+        SummaryMethod::Person => BY_PERSON,
+    };
+    let on = |flag: u32, is_on: bool| if is_on { flag } else { 0 };
+    method
+        | on(REVIEWED, chunk.state == ReviewState::Reviewed)
+        | on(KEPT_OUT, is_out)
+        | on(SHORTENED, is_short)
+        | on(UNTRUSTED, chunk.class == quipu_protocol::AuthorClass::Untrusted)
+}
+
+/// Bytes of each summary: all of it while there is room, the coarse first, then the new.
+fn room(live: &[&ChunkEntry]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..live.len()).collect();
+    order.sort_by_key(|at| {
+        let chunk = live[*at];
+        (std::cmp::Reverse(chunk.level), std::cmp::Reverse(chunk.span.end()), chunk.id)
+    });
+    let mut left = TEXTS.saturating_sub(live.len() * SHORT);
+    let mut room = vec![SHORT; live.len()];
+    for at in order {
+        let more = live[at].bytes.min(TEXT).saturating_sub(SHORT);
+        if more <= left {
+            left -= more;
+            room[at] += more;
+        }
+    }
+    room
+}

@@ -1,0 +1,202 @@
+//! The page as text: its words stand in it as data, and one script of ours lays them out.
+
+use std::io::{self, Write};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::PastPage;
+use crate::PastId;
+use crate::cover::Verdict;
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+/// Digits of an id.
+const DIGITS: usize = 12;
+/// Decisions of a cover that are written.
+const DECISIONS: usize = 5_000;
+
+/// The beginning of a text in so many bytes of data at most, in which hidden letters are shown by their numbers.
+pub(super) fn shown(text: &str, most: usize) -> String {
+    let mut shown = String::with_capacity(text.len().min(most));
+    let mut left = most;
+    for letter in text.trim().chars() {
+        let is_hidden = quipu_tools::is_invisible(letter);
+        let bytes = match letter {
+            // As they are written, so that a text of them makes no larger page.
+            '<' | '>' | '&' => 6,
+            '"' | '\\' | '\n' | '\t' => 2,
+            _ if is_hidden => 10,
+            letter => letter.len_utf8(),
+        };
+        if bytes > left {
+            shown.push('…');
+            break;
+        }
+        left -= bytes;
+        if is_hidden {
+            shown.push_str(&format!("[U+{:04X}]", u32::from(letter)));
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
+/// Text within an element.
+fn escaped(text: &str) -> String {
+    shown(text, 1_000).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// JSON that cannot end the element it stands in.
+fn data(value: &Value) -> String {
+    value.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
+
+pub(super) fn write(page: &PastPage, out: &mut dyn Write) -> io::Result<()> {
+    let [style, script] = [STYLE, SCRIPT].map(|text| STANDARD.encode(Sha256::digest(text)));
+    let title = escaped(&format!("Past of {}", page.scope));
+    // Nothing is loaded from anywhere, and nothing else runs.
+    write!(
+        out,
+        "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n\
+         <meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'sha256-{style}'; \
+         script-src 'sha256-{script}'; base-uri 'none'; form-action 'none'\">\n\
+         <meta name=referrer content=no-referrer>\n\
+         <meta name=viewport content=\"width=device-width, initial-scale=1\">\n\
+         <link rel=icon href=\"data:,\">\n<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <header><h1>{title}</h1><p id=about></p></header>\n\
+         <section id=timeline aria-label=Timeline><p id=tools><button type=button id=in>+</button> \
+         <button type=button id=out>−</button> <button type=button id=earlier>←</button> \
+         <button type=button id=later>→</button> <button type=button id=whole>All</button> <output id=window></output></p>\
+         <canvas id=lanes></canvas></section>\n\
+         <main>\n<nav><input id=find type=search placeholder=Search aria-label=Search autocomplete=off spellcheck=false>\
+         <output id=hits></output><div id=tree></div></nav>\n\
+         <article id=chunk></article>\n<aside>\n<section id=cover></section>\n<section id=evidence></section>\n\
+         <section id=proofs></section>\n</aside>\n</main>\n"
+    )?;
+    for (id, value) in [("chunks", chunks(page)), ("sources", sources(page)), ("rest", rest(page))] {
+        writeln!(out, "<script type=application/json id=data-{id}>{}</script>", data(&value))?;
+    }
+    write!(out, "<script>{SCRIPT}</script>\n</body>\n</html>\n")?;
+    out.flush()
+}
+
+fn short(id: &PastId) -> String {
+    id.digits().chars().take(DIGITS).collect()
+}
+
+/// The chunks, by column.
+fn chunks(page: &PastPage) -> Value {
+    let columns = &page.columns;
+    let ids: String = columns.ids.iter().map(short).collect();
+    let mut before = 0;
+    let starts: Vec<i64> =
+        columns.starts.iter().map(|start| start - std::mem::replace(&mut before, *start)).collect();
+    let parents: Vec<i64> = columns
+        .parents
+        .iter()
+        .map(|parent| parent.and_then(|parent| i64::try_from(parent).ok()).unwrap_or(-1))
+        .collect();
+    json!({
+        "ids": ids, "starts": starts, "widths": columns.widths, "levels": columns.levels, "parents": parents,
+        "flags": columns.flags, "texts": columns.texts,
+    })
+}
+
+/// What the chunks name: ids one behind the other, and what is known of each as `who`, `at` and words.
+fn sources(page: &PastPage) -> Value {
+    let ids: Vec<String> = page
+        .columns
+        .sources
+        .iter()
+        .map(|sources| sources.iter().map(|node| node.to_string()[..DIGITS].to_owned()).collect())
+        .collect();
+    let said: serde_json::Map<String, Value> = page
+        .evidence
+        .said
+        .iter()
+        .map(|(node, said)| (node.to_string()[..DIGITS].to_owned(), json!([said.who, said.at, said.text])))
+        .collect();
+    json!({ "ids": ids, "said": said })
+}
+
+/// The cover, evidence, and proofs.
+fn rest(page: &PastPage) -> Value {
+    let PastPage { columns, evidence, cover, ask, proof, .. } = page;
+    let places: std::collections::HashMap<_, usize> =
+        columns.nodes.iter().enumerate().map(|(at, node)| (*node, at)).collect();
+    let decisions = &cover.cover.decisions;
+    let listed: Vec<Value> = decisions
+        .iter()
+        .take(DECISIONS)
+        .map(|decision| {
+            let (kind, why) = match decision.verdict {
+                Verdict::Chosen(why) => ("chosen", json!(why)),
+                Verdict::Split(why) => ("split", json!(why)),
+                Verdict::Dropped(why) => ("dropped", json!(why)),
+            };
+            let why = match why {
+                Value::Object(why) => why
+                    .into_iter()
+                    .map(|(name, of)| format!("{name}: {}", of.as_str().unwrap_or_default()))
+                    .collect(),
+                why => why.as_str().unwrap_or_default().to_owned(),
+            };
+            json!([places.get(&decision.id), kind, why.replace('_', " "), decision.level])
+        })
+        .collect();
+    let counts = |of: &std::collections::HashMap<usize, usize>| -> Value {
+        let mut counts: Vec<(usize, usize)> = of.iter().map(|(at, count)| (*at, *count)).collect();
+        counts.sort_unstable();
+        json!(counts)
+    };
+    let gaps: Vec<Value> =
+        evidence.gaps.iter().map(|gap| json!([gap.start, gap.end, gap.nodes, gap.is_late])).collect();
+    let left_out: Vec<Value> = cover
+        .cover
+        .gaps
+        .iter()
+        .filter(|gap| gap.chunks > 0)
+        .take(500)
+        .map(|gap| json!([gap.span.start, gap.span.end, gap.chunks]))
+        .collect();
+    let about = ask.about.as_deref().map(|about| shown(about, 2_000));
+    let mut proof = json!(proof);
+    // Words of others stand in these two alone.
+    if let Some(questions) = proof.pointer_mut("/ablation/questions").and_then(Value::as_array_mut) {
+        for asked in questions {
+            asked["question"] = shown(asked["question"].as_str().unwrap_or_default(), 500).into();
+        }
+    }
+    if let Some(model) = proof.pointer_mut("/ablation/model") {
+        *model = shown(model.as_str().unwrap_or_default(), 200).into();
+    }
+    json!({
+        "scope": shown(&page.scope, 1_000), "now": ask.now, "shortened": columns.shortened, "faults": page.faults,
+        "cover": {
+            "budget": ask.budget, "cost": cover.cost, "boundary": ask.boundary, "about": about, "decisions": listed,
+            "decided": decisions.len(), "shortfall": cover.cover.shortfall, "leftOut": left_out,
+        },
+        "overlap": counts(&evidence.overlap), "late": counts(&evidence.late), "missing": counts(&evidence.missing),
+        "gaps": gaps, "gapCount": evidence.gap_count, "proof": proof,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_cannot_end_their_element() {
+        let text = data(&json!({ "a": "</script><!--<script>&amp;" }));
+        assert!(!text.contains(['<', '>', '&']), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["a"], "</script><!--<script>&amp;");
+        assert_eq!(shown("a\u{202e}b\u{1b}c", 100), "a[U+202E]b[U+001B]c");
+        assert_eq!((shown("äöü", 4), shown("<<<", 13)), ("äö…".to_owned(), "<<…".to_owned()));
+        assert!(data(&json!(shown(&"<\u{200b}\"".repeat(1_000), 600))).len() <= 600 + 8);
+        assert_eq!(escaped("<b>&"), "&lt;b&gt;&amp;");
+    }
+}

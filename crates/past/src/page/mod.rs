@@ -1,0 +1,99 @@
+//! A past as one page of HTML that needs nothing else: its chunks by time and level, what a cover of them serves and why, what they
+//! stand on, and what was proven.
+
+mod columns;
+mod evidence;
+mod html;
+
+use std::io::{self, Write};
+
+use quipu_protocol::UnixMs;
+use quipu_store::Graph;
+
+use crate::cover::Charge;
+use crate::{CoverStock, PastCover, PastError, PastIndex, PastScope};
+
+use columns::PageColumns;
+use evidence::PageEvidence;
+
+/// Which cover the page shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageAsk {
+    /// What it may cost.
+    pub budget: u64,
+    /// How it is charged.
+    pub charge: Charge,
+    /// The question that it is chosen for, if any.
+    pub about: Option<String>,
+    /// The first moment of the present: what ends later is not served. `None` for now.
+    pub boundary: Option<UnixMs>,
+    /// When the page is made.
+    pub now: UnixMs,
+}
+
+/// What a page shows.
+#[derive(Debug)]
+pub struct PastPage {
+    scope: String,
+    ask: PageAsk,
+    columns: PageColumns,
+    evidence: PageEvidence,
+    cover: PastCover,
+    proof: Option<crate::ProofRecord>,
+    faults: usize,
+}
+
+/// What a page has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PageSize {
+    /// Chunks.
+    pub chunks: usize,
+    /// Summaries that are shortened, as there are too many for one page.
+    pub shortened: usize,
+    /// Sources of which the page has the beginning.
+    pub excerpts: usize,
+}
+
+impl PastPage {
+    /// Reads what a page shows: the chunks that are shown, and every session of the scope once.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn read(
+        store: &dyn Graph,
+        scope: &PastScope,
+        index: &PastIndex,
+        ask: PageAsk,
+    ) -> Result<Self, PastError> {
+        let stock = CoverStock::read(store, scope, index, ask.charge).await?;
+        let cover = stock.cover_before(ask.budget, ask.about.as_deref(), ask.boundary);
+        drop(stock);
+        let columns = PageColumns::read(store, scope, index).await?;
+        let evidence = PageEvidence::read(store, scope, &columns).await?;
+        let scope = scope.name();
+        Ok(Self {
+            scope,
+            ask,
+            columns,
+            evidence,
+            cover,
+            proof: index.proof.clone(),
+            faults: index.fault_count,
+        })
+    }
+
+    /// What it has.
+    #[must_use]
+    pub fn size(&self) -> PageSize {
+        let Self { columns, evidence, .. } = self;
+        PageSize { chunks: columns.len(), shortened: columns.shortened, excerpts: evidence.excerpts() }
+    }
+
+    /// Writes the page.
+    ///
+    /// # Errors
+    /// What it is written to says.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        html::write(self, out)
+    }
+}
