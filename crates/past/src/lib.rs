@@ -54,8 +54,8 @@ pub use model::{
 };
 pub use plan::{BuildSize, PastPlan};
 pub use proof_record::{
-    AblationRecord, AskedQuestion, ChunkChange, ChunkVerdict, DifferentRequest, GROUNDING_RULES, GroundingCounts,
-    ProofRecord, StructureRecord, UngroundedPlace,
+    AblationRecord, AskedQuestion, ChunkChange, ChunkVerdict, DifferentRequest, GROUNDING_RULES,
+    GroundingCounts, ProofRecord, StructureRecord, UngroundedPlace,
 };
 pub use range::{RangeError, TimeRange};
 pub use record::read_chunks;

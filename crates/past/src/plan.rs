@@ -287,7 +287,7 @@ impl PastPlan {
             })
             .collect();
         // New chunks by what can take the place of what: leaves of a session, parents of a level.
-        let mut places: HashMap<(u32, Option<&SessionId>), Vec<(TimeRange, usize)>> = HashMap::new();
+        let mut places: HashMap<_, Vec<(TimeRange, usize)>> = HashMap::new();
         for (at, chunk) in self.chunks.iter().enumerate() {
             if chunk.is_pending() {
                 let session = match &chunk.of {

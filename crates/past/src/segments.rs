@@ -254,7 +254,7 @@ mod tests {
         let mut cutter = Cutter::new(&row, false);
         cutter.nodes = (0..count).map(measure).collect();
         cutter.pairs = vec![(0, count - 1)];
-        let found = cutter.cut(UnixMs::MAX);
+        let found = cutter.cut(UnixMs::MAX, &HashMap::new());
         let counts: Vec<usize> = found.segments.iter().map(|segment| segment.nodes.len()).collect();
         assert_eq!(counts, [HARD_NODES, 10]);
     }

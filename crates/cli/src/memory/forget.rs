@@ -134,15 +134,17 @@ pub(super) async fn forget(args: &ForgetArgs) -> Result<(), Failure> {
     if args.dry_run {
         return Ok(());
     }
-    while !args.yes {
+    let mut is_asked = args.yes;
+    while !is_asked {
         let plan = found.plan();
         let question =
             format!("Forget {plan}? The lines go from their files; no search shows the nodes any more.");
         confirm(&question, &format!("{plan} are forgotten"), "nothing was forgotten")?;
         // What was written while the person thought was not agreed to.
         let new = Found::now(&open, &words).await?.without(&found);
-        if new.is_empty() {
-            break;
+        is_asked = new.is_empty();
+        if is_asked {
+            continue;
         }
         note("Meanwhile these came to have the words:");
         new.show(args.out.json, &mut stdout)?;

@@ -157,7 +157,7 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 44] = [
+    const ELSEWHERE: [&str; 45] = [
         "past.",
         "tools",
         "web.",

@@ -24,6 +24,9 @@ use serde_json::json;
 
 use crate::support::{World, call, engine_over, say, tool};
 
+/// What a test does while a store reads.
+pub(crate) type Meanwhile = Box<dyn FnOnce() + Send>;
+
 /// Fails the commits that it is told to; everything else goes through.
 pub(crate) struct FailingStore {
     inner: Arc<SqliteStore>,
@@ -41,7 +44,7 @@ pub(crate) struct FailingStore {
     /// The session that another program goes on with before the next lease is given.
     pub(crate) continues: Mutex<Option<SessionId>>,
     /// What happens while texts are read, after so many reads of them.
-    pub(crate) meanwhile: Mutex<Option<(usize, Box<dyn FnOnce() + Send>)>>,
+    pub(crate) meanwhile: Mutex<Option<(usize, Meanwhile)>>,
 }
 
 impl FailingStore {

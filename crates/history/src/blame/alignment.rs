@@ -30,7 +30,7 @@ impl Alignment {
 
     /// Of two texts that begin with the same `prefix` lines and end with the same `suffix` ones: what stands between is aligned
     /// by itself, from 0.
-    pub(super) fn between(prefix: usize, middle: Self, suffix: usize) -> Self {
+    pub(super) fn between(prefix: usize, middle: &Self, suffix: usize) -> Self {
         let all = 0..middle.count();
         let inner = all.map(|line| middle.get(line).map(|place| place + prefix)).collect();
         Self { prefix, middle: inner, suffix, old: prefix + middle.old + suffix }
@@ -249,7 +249,7 @@ mod tests {
             whole.extend(found.iter().map(|place| place.map(|place| place + before)));
             whole.extend((0..behind).map(|n| Some(before + old + n)));
             let wanted = Alignment::new(whole.clone(), before + old + behind);
-            let between = Alignment::between(before, alignment, behind);
+            let between = Alignment::between(before, &alignment, behind);
             prop_assert!((0..whole.len() + 1).all(|line| between.get(line) == wanted.get(line)));
             prop_assert_eq!(between.kept(), wanted.kept());
         }

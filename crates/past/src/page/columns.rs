@@ -6,8 +6,8 @@ use quipu_protocol::NodeId;
 use quipu_store::Graph;
 
 use super::html::shown;
-use crate::record::read_chunks_by_node;
 use crate::prove::{ground_pending, is_kept_out};
+use crate::record::read_chunks_by_node;
 use crate::{ChunkEntry, PastError, PastId, PastIndex, PastScope, ReviewState, SummaryMethod};
 
 /// Chunks that are read at once.

@@ -280,7 +280,7 @@ async fn hostile_answer_is_text_without_what_nobody_sees() {
         "{}",
         chunk.summary
     );
-    assert!(chunk.summary.ends_with('…') && chunk.summary.len() <= LEAF_TOKENS as usize * TOKEN_BYTES);
+    assert!(chunk.summary.ends_with('…') && chunk.summary.len() as u64 <= LEAF_TOKENS * TOKEN_BYTES as u64);
     let charge = quipu_past::cover::Charge { characters: 4, image: 0 };
     let index = world.index().await;
     let stock = quipu_past::CoverStock::read(&*world.store, &world.scope, &index, charge).await.unwrap();

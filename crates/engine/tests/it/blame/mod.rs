@@ -228,7 +228,9 @@ async fn last_line_is_told_without_the_states_before() {
     let mut reads = Vec::new();
     for (asked, most) in [(0..usize::MAX, 1_000), (0..1, 1_000), (99..100, 40), (97..98, 60)] {
         let store = failing(&replay.store, usize::MAX, 0, errors()[0].clone());
-        let blame = blame_lines(&*store, &[path.clone()], content, asked.clone(), &|_| None).await.unwrap();
+        let blame = blame_lines(&*store, std::slice::from_ref(&path), content, asked.clone(), &|_| None)
+            .await
+            .unwrap();
         let last = asked.end.min(100) - 1;
         let found = told(&blame);
         assert_eq!(found.last(), Some(&Ok(replay.turns[last])), "{asked:?}");

@@ -134,7 +134,7 @@ impl Walk<'_> {
             return None;
         }
         let inner = self.book.align(&old[first..old_end], &new[first..new_end]);
-        Some(Alignment::between(first, inner, old.len() - old_end))
+        Some(Alignment::between(first, &inner, old.len() - old_end))
     }
 
     /// Lines that stand in the command itself, and the others.

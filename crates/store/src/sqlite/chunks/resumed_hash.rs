@@ -37,7 +37,7 @@ impl ResumedHash {
                 let (now, later) = rest.split_at(rest.len().min(STEP - at % STEP));
                 state.update(now);
                 at += now.len();
-                if at % STEP == 0 {
+                if at.is_multiple_of(STEP) {
                     self.states.push(state.clone());
                 }
                 rest = later;
@@ -63,13 +63,13 @@ mod tests {
             edits in proptest::collection::vec((0_usize..30_000, 0_usize..9_000, 0_usize..9_000), 1..12),
             size in 0_usize..30_000,
         ) {
-            let mut bytes: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+            let mut bytes: Vec<u8> = (0..=250).cycle().take(size).collect();
             let mut hash = ResumedHash::new();
             prop_assert_eq!(hash.of([&bytes, &[], &[]], 0), <[u8; 32]>::from(Sha256::digest(&bytes)));
-            for (number, (from, out, put)) in edits.into_iter().enumerate() {
+            for (number, (from, out, put)) in (0_u8..).zip(edits) {
                 let prefix = from.min(bytes.len());
                 let end = (prefix + out).min(bytes.len());
-                let middle = vec![number as u8; put];
+                let middle = vec![number; put];
                 let found = hash.of([&bytes[..prefix], &middle, &bytes[end..]], prefix);
                 bytes.splice(prefix..end, middle);
                 prop_assert_eq!(found, <[u8; 32]>::from(Sha256::digest(&bytes)));
