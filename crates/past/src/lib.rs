@@ -49,8 +49,8 @@ pub use error::PastError;
 pub use evidence::{Evidence, EvidenceKind, EvidenceNode, evidence_of};
 pub use index::{ChunkAuthor, ChunkEntry, FaultyNode, PastIndex};
 pub use model::{
-    AskFut, AskRefusal, CallSize, LEAF_TOKENS, PARENT_TOKENS, SummaryAsk, SummaryModel, SummaryReply,
-    TOKEN_BYTES, Unusable, model_method,
+    AnswerFault, AskFut, AskRefusal, CallSize, LEAF_TOKENS, PARENT_TOKENS, SummaryAsk, SummaryModel,
+    SummaryReply, TOKEN_BYTES, model_method,
 };
 pub use plan::{BuildSize, PastPlan};
 pub use proof_record::{

@@ -273,7 +273,7 @@ fn clipped(text: &str, most: usize) -> String {
 /// Why an answer is no summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Unusable {
+pub enum AnswerFault {
     /// It is empty, or has nothing that anybody sees.
     Empty,
     /// It declines.
@@ -284,7 +284,7 @@ pub enum Unusable {
     Long,
 }
 
-impl Unusable {
+impl AnswerFault {
     /// For people.
     #[must_use]
     pub const fn words(self) -> &'static str {
@@ -298,19 +298,19 @@ impl Unusable {
 }
 
 /// The summary in an answer: without what nobody sees, and cut where it is too long.
-pub(crate) fn judged(ask: &SummaryAsk, reply: &SummaryReply) -> Result<String, Unusable> {
+pub(crate) fn judged(ask: &SummaryAsk, reply: &SummaryReply) -> Result<String, AnswerFault> {
     let most = usize::try_from(ask.max_tokens).unwrap_or(usize::MAX).saturating_mul(TOKEN_BYTES);
     if reply.text.len() > most.saturating_mul(FAR_TOO_LONG) {
-        return Err(Unusable::Long);
+        return Err(AnswerFault::Long);
     }
     let seen = stripped(&reply.text);
     let text = seen.trim();
     if !text.chars().any(char::is_alphanumeric) {
-        return Err(Unusable::Empty);
+        return Err(AnswerFault::Empty);
     }
     let beginning: String = text.chars().take(20).flat_map(char::to_lowercase).collect();
     if REFUSALS.iter().any(|refusal| beginning.starts_with(refusal)) {
-        return Err(Unusable::Refusal);
+        return Err(AnswerFault::Refusal);
     }
     let key = ask.prompt.lines().next().unwrap_or_default();
     let told = ask.system.lines().next().unwrap_or_default();
@@ -318,7 +318,7 @@ pub(crate) fn judged(ask: &SummaryAsk, reply: &SummaryReply) -> Result<String, U
     // What draws summaries together may begin as one of them does.
     let repeats = ask.system == LEAF && echo.len() >= ECHO && ask.prompt.contains(&echo);
     if text.contains(key) || text.contains(told) || repeats {
-        return Err(Unusable::Echo);
+        return Err(AnswerFault::Echo);
     }
     if text.len() <= most && !reply.is_cut {
         return Ok(text.to_owned());

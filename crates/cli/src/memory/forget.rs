@@ -30,14 +30,14 @@ const DERIVED_TEXT: usize = 120;
 const NEEDLE: usize = 4;
 
 /// What has the words.
-struct Found<'a> {
+struct FoundWords<'a> {
     lines: Vec<(&'a Notebook, Vec<FoundLine>)>,
     nodes: Vec<(NodeId, String)>,
     /// Whether more nodes have them than are hidden at once.
     more: bool,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundWords<'a> {
     async fn now(open: &'a OpenMemories, words: &str) -> Result<Self, Failure> {
         let mut lines = Vec::new();
         for book in &open.books {
@@ -124,7 +124,7 @@ impl<'a> Found<'a> {
 pub(super) async fn forget(args: &ForgetArgs) -> Result<(), Failure> {
     let open = open(&args.out.store).await?;
     let words = args.words.join(" ");
-    let mut found = Found::now(&open, &words).await?;
+    let mut found = FoundWords::now(&open, &words).await?;
     let mut stdout = crate::console::stdout();
     found.show(args.out.json, &mut stdout)?;
     if found.is_empty() {
@@ -141,7 +141,7 @@ pub(super) async fn forget(args: &ForgetArgs) -> Result<(), Failure> {
             format!("Forget {plan}? The lines go from their files; no search shows the nodes any more.");
         confirm(&question, &format!("{plan} are forgotten"), "nothing was forgotten")?;
         // What was written while the person thought was not agreed to.
-        let new = Found::now(&open, &words).await?.without(&found);
+        let new = FoundWords::now(&open, &words).await?.without(&found);
         is_asked = new.is_empty();
         if is_asked {
             continue;

@@ -15,14 +15,14 @@ use super::task::Task;
 const NEWEST: usize = 64;
 
 /// Tells work that was begun earlier what was forgotten since.
-pub(super) struct ForgottenSince {
+pub(super) struct ForgottenWatch {
     store: Arc<dyn Graph>,
     looks: watch::Receiver<u64>,
     input: mpsc::Sender<MachineInput>,
     version: u64,
 }
 
-impl ForgottenSince {
+impl ForgottenWatch {
     /// Whether something was forgotten since this was asked last. Then the session has looked it through, and stopped what it
     /// concerns.
     pub(super) async fn asked(&mut self, cancel: &CancellationToken) -> bool {
@@ -48,9 +48,9 @@ impl ForgottenSince {
 
 impl Task {
     /// What was forgotten until now, for work that begins.
-    pub(super) fn forgotten_since(&self) -> ForgottenSince {
+    pub(super) fn forgotten_since(&self) -> ForgottenWatch {
         let (store, looks) = (self.caller.store.clone(), self.forgotten.looks.subscribe());
-        ForgottenSince { store, looks, input: self.input.clone(), version: self.forgotten.version }
+        ForgottenWatch { store, looks, input: self.input.clone(), version: self.forgotten.version }
     }
 
     /// Takes out of the conversation, and out of what sources gave to the prompt, what is hidden now.

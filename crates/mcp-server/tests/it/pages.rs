@@ -25,7 +25,7 @@ struct List {
     later: Mutex<Option<(u64, NodeId)>>,
 }
 
-struct Forgotten(HashSet<NodeId>);
+struct ForgottenNodes(HashSet<NodeId>);
 
 impl HiddenSource for List {
     fn now(&self) -> HiddenSnapshot {
@@ -34,11 +34,11 @@ impl HiddenSource for List {
         if let Some((_, node)) = self.later.lock().unwrap().take_if(|(at, _)| reads >= *at) {
             self.nodes.lock().unwrap().insert(node);
         }
-        HiddenSnapshot::of(Arc::new(Forgotten(now)))
+        HiddenSnapshot::of(Arc::new(ForgottenNodes(now)))
     }
 }
 
-impl HiddenNodes for Forgotten {
+impl HiddenNodes for ForgottenNodes {
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
