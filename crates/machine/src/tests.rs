@@ -1282,6 +1282,11 @@ proptest! {
             world.command(Command::Close);
         }
         world.finish();
+        // What could not be written goes with the next commit.
+        if !closes && !(world.machine.unsaved.is_empty() && world.machine.deferred_ops.is_empty()) {
+            world.command(Command::Prompt { input: "again".into(), when: QueueMode::Now });
+            world.finish();
+        }
         world.laws.finish().unwrap();
         let is_side = |entry: &Entry| matches!(entry, Entry::Meta(json) if json.get().contains("\"side\""));
         let kept = world.tree.values().filter(|(_, entry)| is_side(entry)).count() as u64;

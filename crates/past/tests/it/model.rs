@@ -284,6 +284,11 @@ async fn hostile_answer_is_text_without_what_nobody_sees() {
     let charge = quipu_past::cover::Charge { characters: 4, image: 0 };
     let index = world.index().await;
     let stock = quipu_past::CoverStock::read(&*world.store, &world.scope, &index, charge).await.unwrap();
+    assert_eq!(stock.cover(8_000, None).text, "", "no source says that");
+    // A person lets it be served.
+    set_review_state(&*world.store, &world.scope, chunk.id(), ReviewState::Reviewed, NOW).await.unwrap();
+    let index = world.index().await;
+    let stock = quipu_past::CoverStock::read(&*world.store, &world.scope, &index, charge).await.unwrap();
     let text = stock.cover(8_000, None).text;
     assert_eq!(text.matches("</past>").count(), 1, "it closes no frame: {text}");
 }
