@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use quipu_dag::sha256;
 use quipu_past::{
-    AskFut, AskRefusal, BuildEnd, ExtractiveSummary, LEAF_TOKENS, MemoryChunk, PastPlan, Summaries,
-    SummaryAsk, SummaryMethod, SummaryModel, SummaryReply, TOKEN_BYTES, build_with_model,
+    AskFut, AskRefusal, BuildEnd, ExtractiveSummary, LEAF_TOKENS, MemoryChunk, PastPlan, ReviewState,
+    Summaries, SummaryAsk, SummaryMethod, SummaryModel, SummaryReply, TOKEN_BYTES, build_with_model,
+    set_review_state,
 };
 use quipu_protocol::hex;
 
