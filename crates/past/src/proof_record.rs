@@ -111,8 +111,7 @@ impl ProofRecord {
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)]
-const fn is_zero(count: &usize) -> bool {
+fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 

@@ -174,7 +174,8 @@ pub async fn verdicts_of(
                 let importer = chunk.session.as_ref().and_then(|session| importers?.get(session));
                 let (said, is_whole) = texts_of(store, chunk, importer.map(String::as_str)).await?;
                 let is_child_there = |child: &PastId| {
-                    let verdict = verdicts.get(child).filter(|_| index.get(child).is_some_and(|it| it.needs_grounding));
+                    let verdict =
+                        verdicts.get(child).filter(|_| index.get(child).is_some_and(|it| it.needs_grounding));
                     children.contains_key(child) && verdict.is_none_or(|verdict| !verdict.is_unchecked)
                 };
                 let is_whole = is_whole && entry.lost.is_empty() && entry.children.iter().all(is_child_there);
@@ -313,7 +314,8 @@ async fn texts_of(
 fn ends_of(text: &str, most: usize) -> String {
     const CUT: &str = "\n…\n";
     let half = most.saturating_sub(CUT.len()) / 2;
-    let (head, tail) = (text.floor_char_boundary(half), text.ceil_char_boundary(text.len() - half.min(text.len())));
+    let (head, tail) =
+        (text.floor_char_boundary(half), text.ceil_char_boundary(text.len() - half.min(text.len())));
     if half == 0 || head >= tail { String::new() } else { format!("{}{CUT}{}", &text[..head], &text[tail..]) }
 }
 
@@ -367,8 +369,13 @@ mod tests {
     #[test]
     fn claims_without_ground_are_cut_out() {
         let place = |place| UngroundedPlace { kind: ClaimKind::Number, place };
-        let verdict =
-            |ungrounded, places| ChunkVerdict { chunk: PastId([0; 32]), claims: 3, ungrounded, places, is_unchecked: false };
+        let verdict = |ungrounded, places| ChunkVerdict {
+            chunk: PastId([0; 32]),
+            claims: 3,
+            ungrounded,
+            places,
+            is_unchecked: false,
+        };
         assert_eq!(without("took 31 of 40 s", &verdict(1, vec![place(5..7)])), "took  …  of 40 s");
         assert_eq!(without("took 31 of 40 s", &verdict(0, vec![])), "took 31 of 40 s");
         assert_eq!(without("took 31 of 40 s", &verdict(2, vec![place(5..7)])), "");

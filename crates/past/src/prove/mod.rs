@@ -86,8 +86,10 @@ pub async fn mark_ungrounded(
 ) -> Result<Vec<ChunkVerdict>, PastError> {
     let index = PastIndex::read(store, scope).await?;
     let found: Vec<ChunkVerdict> = ground_pending(store, scope, &index).await?.into_values().collect();
-    let mut found: Vec<ChunkVerdict> =
-        found.into_iter().filter(|found| !found.is_unchecked && index.verdict(&found.chunk).is_none()).collect();
+    let mut found: Vec<ChunkVerdict> = found
+        .into_iter()
+        .filter(|found| !found.is_unchecked && index.verdict(&found.chunk).is_none())
+        .collect();
     found.sort_by_key(|verdict| verdict.chunk);
     keep_proof(store, scope, &index, found.clone(), None, now).await?;
     Ok(found)

@@ -9,8 +9,8 @@ use quipu_past::prove::{
     mark_ungrounded, read_questions,
 };
 use quipu_past::{
-    AblationRecord, AskedQuestion, ChunkFault, CoverStock, PAST_CHUNK, PastCover, PastId, PastIndex, ProofRecord, ReviewState,
-    set_review_state,
+    AblationRecord, AskedQuestion, ChunkFault, CoverStock, PAST_CHUNK, PastCover, PastId, PastIndex,
+    ProofRecord, ReviewState, set_review_state,
 };
 use quipu_protocol::{
     AuthorClass, Body, Content, CustomMessage, Entry, Json, Message, NodeId, Origin, Provenance, StepInfo,
@@ -281,13 +281,11 @@ async fn answers_change_with_the_chunk_they_stand_in() {
     let count = *reader.asked.lock().unwrap();
     assert_eq!(count, 16);
     let again = ScriptedReader::default();
-    let again =
-        ask_questions(&*world.store, &world.scope, &index, &stock, &questions, (ask, &again)).await;
+    let again = ask_questions(&*world.store, &world.scope, &index, &stock, &questions, (ask, &again)).await;
     assert_eq!(again, (record.clone(), answers));
     // Where the money ends, the rest is counted.
     let poor = ScriptedReader { most: Some(8), ..ScriptedReader::default() };
-    let (cut, _) =
-        ask_questions(&*world.store, &world.scope, &index, &stock, &questions, (ask, &poor)).await;
+    let (cut, _) = ask_questions(&*world.store, &world.scope, &index, &stock, &questions, (ask, &poor)).await;
     assert_eq!((cut.questions.len(), cut.unasked, cut.failed), (1, 1, None));
     // Where the model fails, what it was paid for stays.
     let broken = ScriptedReader { most: Some(8), fails: Some("overloaded"), ..ScriptedReader::default() };
@@ -368,7 +366,8 @@ async fn chunk_whose_sources_are_not_there_is_unchecked() {
 #[tokio::test]
 async fn source_that_is_too_long_is_ground_with_its_ends() {
     let world = World::new();
-    let long = format!("The port is 8123. {} The disk holds 40 GB.", format!("{} ", "ä".repeat(200)).repeat(12_000));
+    let long =
+        format!("The port is 8123. {} The disk holds 40 GB.", format!("{} ", "ä".repeat(200)).repeat(12_000));
     let said = world.say("s", &[asked(&long, EPOCH), answered("Marta has 31 keys.", EPOCH + 1_000)]).await;
     let summary = "The port is 8123, the disk holds 40 GB, Marta has 31 keys.";
     let chunk = leaf(&world, summary, EPOCH, &said).await;
