@@ -150,7 +150,7 @@ struct ProveArgs {
     #[arg(long, value_name = "MODEL", requires = "questions")]
     model: Option<String>,
     /// US dollars that the answers may cost. With 0, only a model that is free is asked.
-    #[arg(long, value_name = "USD", default_value_t = 0.0, requires = "questions")]
+    #[arg(long, value_name = "USD", default_value_t = 0.0, allow_negative_numbers = true, value_parser = dollars, requires = "questions")]
     budget: f64,
     /// Tokens that a cover may have, of four characters each.
     #[arg(long, value_name = "TOKENS", default_value_t = 4_000, requires = "questions")]
@@ -169,6 +169,14 @@ struct ProveArgs {
     requests: usize,
     #[command(flatten)]
     of: PastOptions,
+}
+
+/// None are an amount too.
+fn dollars(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(amount) if amount.is_finite() && amount >= 0.0 => Ok(amount),
+        _ => Err("give an amount in US dollars, such as 0.50".into()),
+    }
 }
 
 /// Whose past, and how it is printed.

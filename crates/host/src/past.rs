@@ -33,9 +33,7 @@ impl From<PastError> for Failure {
             | PastError::Ambiguous { .. }
             | PastError::NothingThere { .. }
             | PastError::BadDraft(_)) => Self::request(error),
-            error @ (PastError::Busy(_) | PastError::BadSummary(_) | PastError::Reader(_)) => {
-                Self::failed(error)
-            }
+            error @ (PastError::Busy(_) | PastError::BadSummary(_)) => Self::failed(error),
         }
     }
 }

@@ -49,7 +49,4 @@ pub enum PastError {
     /// What was written cannot be a chunk.
     #[error("this is no chunk: {0}")]
     BadDraft(String),
-    /// A model was to answer a question, and did not.
-    #[error("a question has no answer: {0}")]
-    Reader(String),
 }

@@ -193,6 +193,8 @@ impl PastIndex {
             }
             // By other rules.
             PastRecord::Grounding { .. } => {}
+            // With the questions of one that was forgotten.
+            PastRecord::Proof(_) if hidden.hides(&node) => {}
             PastRecord::Proof(proof) => self.proof = Some(*proof),
             PastRecord::Review { .. } if !is_of_a_person => self.fault(node, ChunkFault::NoAuthority),
             PastRecord::Review { of, state } => match self.by_id.get(&of) {

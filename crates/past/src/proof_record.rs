@@ -1,4 +1,4 @@
-//! What is kept of proofs: counts and places, no words of anybody.
+//! What is kept of proofs: counts, places and questions, no other words of anybody.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,6 +11,10 @@ use crate::grounding::ClaimKind;
 
 /// The rules by which chunks are checked. What was found by others is not used.
 pub const GROUNDING_RULES: u32 = 1;
+
+/// Questions of a proof that are kept, and bytes of each.
+const QUESTIONS: usize = 1_000;
+const QUESTION: usize = 512;
 
 /// Where a chunk says something that its sources do not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +37,9 @@ pub struct ChunkVerdict {
     /// The first of those.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<UngroundedPlace>,
+    /// Whether not all of its sources could be read, so that what was not found may stand in the others. Such a verdict is not kept.
+    #[serde(skip)]
+    pub is_unchecked: bool,
 }
 
 impl ChunkVerdict {
@@ -73,11 +80,39 @@ impl ProofRecord {
         )
     }
 
+    /// What is shown of it as text: the questions too, so that who looks for their words finds them here.
+    pub(crate) fn text(&self) -> String {
+        let mut text = self.in_words();
+        for asked in self.ablation.iter().flat_map(|ablation| &ablation.questions) {
+            text.push('\n');
+            text.push_str(&asked.question);
+        }
+        text
+    }
+
+    /// What is kept of it.
+    pub(crate) fn kept(mut self) -> Self {
+        if let Some(ablation) = &mut self.ablation {
+            ablation.failed = None;
+            ablation.not_kept += ablation.questions.len().saturating_sub(QUESTIONS);
+            ablation.questions.truncate(QUESTIONS);
+            for asked in &mut ablation.questions {
+                let end = asked.question.floor_char_boundary(QUESTION);
+                asked.question.truncate(end);
+            }
+        }
+        self
+    }
+
     /// Whether nothing was found: no request differs, and no chunk says what its sources do not.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.structure.different.is_empty() && self.grounding.ungrounded == 0
     }
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A request that is not what the graph gives.
@@ -119,6 +154,9 @@ pub struct GroundingCounts {
     pub ungrounded: usize,
     /// Claims that do not occur in sources, by kind.
     pub findings: BTreeMap<ClaimKind, usize>,
+    /// Chunks that could not be checked, as a source or a child is not there.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unchecked: usize,
     /// Chunks that are kept out of covers for that.
     pub kept_out: usize,
 }
@@ -135,8 +173,14 @@ pub struct AblationRecord {
     pub seed: u64,
     /// What was asked.
     pub questions: Vec<AskedQuestion>,
-    /// How many questions were not asked, as the budget was spent.
+    /// How many questions were not asked, as the budget was spent or an answer failed.
     pub unasked: usize,
+    /// Why an answer failed, where one did; not kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+    /// How many questions were asked and are not kept, as there are too many.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub not_kept: usize,
     /// US dollars.
     pub cost: f64,
 }

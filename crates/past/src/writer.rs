@@ -86,7 +86,7 @@ impl<'a> PastWriter<'a> {
 
     /// What came of a proof.
     pub(crate) fn proof(&mut self, proof: ProofRecord, now: UnixMs) -> NodeId {
-        let text = proof.in_words();
+        let text = proof.text();
         self.put(&PastRecord::Proof(Box::new(proof)), text, Provenance::quipu(), now)
     }
 

@@ -44,8 +44,13 @@ pub(crate) async fn restore(
     let new = beside(file, &format!("{}{UNFINISHED}", std::process::id()));
     let out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(fail("made"))?;
     let written = async {
-        // For as long as somebody writes it, it is no leftover.
-        out.lock().map_err(fail("locked"))?;
+        // For as long as somebody writes it, it is no leftover. Not every file system has locks.
+        match out.lock() {
+            Err(error) if error.kind() != std::io::ErrorKind::Unsupported => {
+                return Err(fail("locked")(error).into());
+            }
+            _ => {}
+        }
         let mut out = BufWriter::new(&out);
         let summary = export(&**store, &row, &mut out).await?;
         out.flush().and_then(|()| out.get_ref().sync_all()).map_err(fail("written"))?;

@@ -408,7 +408,22 @@ impl HolderError {
     }
 }
 
-/// Needles made ready to be looked for: each as it is, as JSON spells it in a string, and as JSON spells that in a string.
+/// As JSON is written where it stands in HTML.
+fn in_page(text: &[u8]) -> Vec<u8> {
+    let mut spelled = Vec::with_capacity(text.len());
+    for byte in text {
+        match byte {
+            b'<' => spelled.extend(b"\\u003c"),
+            b'>' => spelled.extend(b"\\u003e"),
+            b'&' => spelled.extend(b"\\u0026"),
+            byte => spelled.push(*byte),
+        }
+    }
+    spelled
+}
+
+/// Needles made ready to be looked for: each as it is, as JSON spells it in a string, and as JSON spells that in a string; each of them
+/// also as it stands in the JSON of a page.
 #[derive(Debug, Clone, Default)]
 pub struct Needles(Vec<Finder<'static>>);
 
@@ -423,8 +438,10 @@ impl Needles {
         for needle in &selection.needles {
             let mut spelled = needle.clone();
             for _ in 0..3 {
-                if !all.iter().any(|known: &Finder<'_>| known.needle() == spelled) {
-                    all.push(Finder::new(&spelled).into_owned());
+                for spelled in [spelled.clone(), in_page(&spelled)] {
+                    if !all.iter().any(|known: &Finder<'_>| known.needle() == spelled) {
+                        all.push(Finder::new(&spelled).into_owned());
+                    }
                 }
                 let Ok(text) = std::str::from_utf8(&spelled) else { break };
                 let quoted = serde_json::Value::from(text).to_string();
@@ -471,5 +488,20 @@ impl Needles {
             }
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn needles_are_found_as_pages_write_them() {
+        let selection =
+            Selection { needles: vec![b"if a < b && \"c\" > d".to_vec()], ..Selection::default() };
+        let needles = Needles::of(&selection).unwrap();
+        let page = br#"<script>{"t":"x if a \u003c b \u0026\u0026 \"c\" \u003e d y"}</script>"#;
+        assert!(needles.are_in(page));
+        assert!(!needles.are_in(br#"<script>{"t":"if a \u003e b"}</script>"#));
     }
 }

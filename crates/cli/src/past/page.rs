@@ -1,5 +1,6 @@
 //! A past as one page of HTML.
 
+use std::collections::BTreeSet;
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
@@ -25,18 +26,26 @@ pub(super) async fn write(args: &PageArgs) -> Result<(), Failure> {
     }
     let past = args.of.open().await?;
     let index = past.index().await?;
-    let (boundary, said) = match &args.at {
+    let (boundary, said, of) = match &args.at {
         Some(at) => moment(&past, at).await?,
-        None => (None, None),
+        None => (None, None, None),
     };
+    // The sessions whose words stand in it: who erases one finds the page. The past has words of its own, and of sessions that were
+    // removed since.
+    let rows = past.scope.sessions(&*past.store).await?;
+    let sessions: BTreeSet<SessionId> = rows
+        .into_iter()
+        .map(|row| row.id)
+        .chain(index.chunks().filter_map(|chunk| chunk.session.clone()))
+        .chain([past.scope.session()])
+        .chain(of)
+        .collect();
+    let sessions: Vec<SessionId> = sessions.into_iter().collect();
     let about = args.about.clone().or(said);
     let ask = PageAsk { budget: args.budget, charge: CHARGE, about, boundary, now: now() };
     let page = PastPage::read(&*past.store, &past.scope, &index, ask).await;
     let page = page.map_err(quipu_host::Failure::from)?;
     let bytes = save(&page, path).map_err(|error| not_written(path, &error))?;
-    // The sessions whose words stand in it: who erases one finds the page.
-    let sessions: Vec<SessionId> =
-        past.scope.sessions(&*past.store).await?.into_iter().map(|row| row.id).collect();
     home(&args.of.out.store)?.wrote(path, WrittenKind::Export, &sessions);
     let size = page.size();
     if args.of.out.json {
@@ -53,10 +62,13 @@ pub(super) async fn write(args: &PageArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A moment, and what was said in it.
-async fn moment(past: &PastStore, at: &str) -> Result<(Option<UnixMs>, Option<String>), Failure> {
+/// A moment, what was said in it, and in which session.
+async fn moment(
+    past: &PastStore,
+    at: &str,
+) -> Result<(Option<UnixMs>, Option<String>, Option<SessionId>), Failure> {
     if let Ok(range) = TimeRange::parse(at, now(), &TimeZone::system()) {
-        return Ok((Some(range.start()), None));
+        return Ok((Some(range.start()), None, None));
     }
     let found = quipu_host::resolve(&*past.store, at, None).await?;
     let nodes: Vec<_> = past.store.nodes(&[found.node]).await?.into_iter().flatten().collect();
@@ -70,7 +82,7 @@ async fn moment(past: &PastStore, at: &str) -> Result<(Option<UnixMs>, Option<St
         _ => None,
     };
     let time = time_of(&decoded.entry, node.record.timestamp).unwrap_or(node.record.timestamp);
-    Ok((Some(time), said.filter(|said| !said.trim().is_empty())))
+    Ok((Some(time), said.filter(|said| !said.trim().is_empty()), found.session))
 }
 
 /// Aside first, so that nobody finds half of it, and no other file is replaced.

@@ -48,16 +48,19 @@ pub(super) async fn prove(args: &ProveArgs) -> Result<(), Failure> {
         }
         (_, _) => (None, Vec::new()),
     };
+    let is_whole = ablation.as_ref().is_none_or(|ablation| ablation.failed.is_none());
     let counts = grounding.counts.clone();
     let proof = ProofRecord { at: now(), structure, grounding: counts, ablation };
     let verdicts = grounding.verdicts.clone();
-    let kept = keep_proof(&*past.store, &past.scope, &index, verdicts, Some(proof.clone()), now()).await;
-    let node = kept.map_err(quipu_host::Failure::from)?;
+    let keep = keep_proof(&*past.store, &past.scope, &index, verdicts, Some(proof.clone()), now());
+    // What was found is told, whether it can be kept or not.
+    let kept;
     let mut out = crate::console::stdout();
     if args.of.out.json {
+        kept = keep.await;
         let mut value = as_json(&proof, &grounding, &answers);
         value["scope"] = json!(past.scope);
-        value["node"] = json!(node);
+        value["node"] = json!(kept.as_ref().ok().copied().flatten());
         writeln!(out, "{value}")?;
     } else {
         tell_structure(&mut out, &proof.structure)?;
@@ -65,12 +68,15 @@ pub(super) async fn prove(args: &ProveArgs) -> Result<(), Failure> {
         if let Some(ablation) = &proof.ablation {
             tell_ablation(&mut out, ablation)?;
         }
+        out.flush()?;
+        kept = keep.await;
     }
     out.flush()?;
+    let node = kept.map_err(quipu_host::Failure::from)?;
     if let Some(node) = node.filter(|_| !args.of.out.json) {
         note(format!("The proof is node {}.", node.short()));
     }
-    if proof.holds() { Ok(()) } else { Err(Failure::silent(Exit::Failed)) }
+    if proof.holds() && is_whole { Ok(()) } else { Err(Failure::silent(Exit::Failed)) }
 }
 
 fn read(path: &std::path::Path) -> Result<Vec<ProofQuestion>, Failure> {
@@ -95,13 +101,14 @@ async fn ask(
 ) -> Result<(AblationRecord, Vec<Answers>), Failure> {
     let stock = CoverStock::read(&*past.store, &past.scope, index, CHARGE).await;
     let stock = stock.map_err(quipu_host::Failure::from)?;
+    // Before anything is paid for: nothing may fail afterwards.
+    let sealer = home.engine(past.store.clone(), &home.settings())?.sealer().clone();
     let ask = AblationAsk { tokens: args.tokens, chunks: args.chunks, is_blind: args.blind, seed: args.seed };
     let asked = ask_questions(&*past.store, &past.scope, index, &stock, questions, (ask, reader)).await;
-    let (mut record, answers) = asked.map_err(quipu_host::Failure::from)?;
+    let (mut record, answers) = asked;
     record.model = reader.model().to_owned();
     record.cost = reader.spent();
     // What is kept is sealed, as everything is.
-    let sealer = home.engine(past.store.clone(), &home.settings())?.sealer().clone();
     for asked in &mut record.questions {
         asked.question = sealer.seal(&asked.question).into_owned();
     }
@@ -160,6 +167,9 @@ fn tell_grounding(out: &mut impl std::io::Write, found: &GroundingProof) -> Resu
         "  {} chunks with {} claims; {} chunks say what their sources do not, {} of them are kept out of covers",
         counts.chunks, counts.claims, counts.ungrounded, counts.kept_out
     )?;
+    if counts.unchecked > 0 {
+        writeln!(out, "  {} not checked: a source or a child of theirs is not there", counts.unchecked)?;
+    }
     for chunk in found.chunks.iter().take(SHOWN) {
         let said: Vec<String> = chunk.findings.iter().take(5).map(|found| printable(&found.text)).collect();
         let more = if chunk.findings.len() > said.len() { ", …" } else { "" };
@@ -196,7 +206,8 @@ fn tell_ablation(out: &mut impl std::io::Write, found: &AblationRecord) -> Resul
         writeln!(out, "  {served} of {evidence} nodes of evidence are summed up by a chunk of the cover")?;
     }
     if found.unasked > 0 {
-        writeln!(out, "  {} questions were not asked: the budget is spent", found.unasked)?;
+        let why = found.failed.as_deref().unwrap_or("the budget is spent");
+        writeln!(out, "  {} questions were not asked: {}", found.unasked, printable(why))?;
     }
     Ok(())
 }

@@ -168,6 +168,9 @@ fn answers_are_asked_with_and_without_the_past() {
     prove(&[]).fails(2, &["may cost money", "the budget is 0"]);
     assert_eq!(world.requests().len(), 0);
     prove(&["--model", "nobody"]).fails(2, &["nobody"]);
+    for wrong in ["nan", "inf", "-1"] {
+        prove(&["--budget", wrong]).fails(2, &["--budget"]);
+    }
     let proof = prove(&["--budget", "50", "--chunks", "1"]).ok().json();
     let asked = &proof["ablation"]["questions"][0];
     for (name, wanted) in [
@@ -196,6 +199,20 @@ fn answers_are_asked_with_and_without_the_past() {
 }
 
 #[test]
+fn answer_that_fails_ends_the_questions_and_not_the_proof() {
+    let world = World::new([Reply::error(400, "invalid_request_error", "no such thing")]);
+    import(&world, "alpha", 0, &[("The port of alpha is 8123.", "Noted.")]);
+    world.run(&["past", "build", "--all"]).ok();
+    let question = json!({ "question": "What is the port of alpha?", "answer": 8123 });
+    let file = world.file("questions.jsonl", question.to_string());
+    let args = ["past", "prove", "--all", "--json", "--budget", "50", "--questions", file.to_str().unwrap()];
+    let proof = world.run(&args).exits(1).json();
+    assert_eq!((&proof["ablation"]["unasked"], &proof["grounding"]["chunks"]), (&json!(1), &json!(1)));
+    assert!(proof["ablation"]["failed"].as_str().unwrap().contains("no such thing"), "{proof}");
+    assert!(proof["node"].is_string(), "{proof}");
+}
+
+#[test]
 fn page_shows_chunks_cover_evidence_and_proofs() {
     let Some(mut browser) = Browser::start() else { return };
     let world = World::new([]);
@@ -205,6 +222,10 @@ fn page_shows_chunks_cover_evidence_and_proofs() {
     world.run(&["past", "build", "--all"]).ok();
     import(&world, "late", 0, &[("Something late.", "Yes.")]);
     forge(&world, "The port is 9999.", &[&"0".repeat(64)]);
+    // Nobody can tell whether that is true.
+    let text = world.run(&["past", "prove", "--all"]).ok().text();
+    assert!(text.contains("1 not checked: a source or a child of theirs is not there"), "{text}");
+    forge(&world, "The port is 7777.", &[&node_with(&world, "alpha", "Step 7")]);
     world.run(&["past", "prove", "--all"]).exits(1);
     let args = [
         "past",

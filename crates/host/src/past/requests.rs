@@ -50,6 +50,9 @@ impl RecordedRequests {
             Err(quipu::OpenError::Store(StoreError::Missing { .. })) => {
                 return unchecked("a node that it was made of is missing");
             }
+            Err(quipu::OpenError::Store(StoreError::Erased { .. } | StoreError::Corrupt { .. })) => {
+                return unchecked("something that stood in it was erased, or is damaged");
+            }
             Err(quipu::OpenError::Store(error)) => return Err(error.into()),
             Err(_) => return unchecked("the conversation before it cannot be read"),
         };
@@ -71,7 +74,10 @@ impl RecordedRequests {
         }
         let recorded = match self.store.chunk(call.body, 0..u64::MAX).await {
             Ok(recorded) => recorded,
-            Err(StoreError::Missing { .. }) => return unchecked("its bytes are not kept"),
+            Err(StoreError::Missing { .. } | StoreError::Erased { .. }) => {
+                return unchecked("its bytes are not kept");
+            }
+            Err(StoreError::Corrupt { .. }) => return unchecked("its bytes are damaged"),
             Err(error) => return Err(error.into()),
         };
         let at = first_difference(&recorded, &body);

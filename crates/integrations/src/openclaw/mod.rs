@@ -96,7 +96,8 @@ fn configuration(program: &Path) -> Configuration {
             },
         ],
         remark: Some(
-            "Restart the gateway of OpenClaw, and allow the plugin `quipu` where `plugins.allow` is set.",
+            "Restart the gateway of OpenClaw, and allow the plugin `quipu` where `plugins.allow` is set. Where the settings have a \
+             `plugins.entries.quipu` of your own, add `\"hooks\": {\"allowConversationAccess\": true}` to it.",
         ),
     }
 }

@@ -1,7 +1,7 @@
 //! What the chunks of a page stand on: the beginnings of their sources, and what was said at their time without being one. One walk
 //! over the sessions for all chunks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use quipu_protocol::{NodeId, UnixMs};
 use quipu_store::{Graph, Seq, decode_shown};
@@ -61,11 +61,13 @@ impl PageEvidence {
     ) -> Result<Self, PastError> {
         let mut found = Self::default();
         let all: usize = columns.sources.iter().map(Vec::len).sum();
-        let (first, length) = excerpted(columns);
-        // Where each source is named, and whether it was found.
-        let mut named: HashMap<NodeId, (usize, bool)> = HashMap::with_capacity(all);
+        let (has_excerpts, length) = excerpted(columns);
+        // By which chunks each source is named, and whether it was found.
+        let mut named: HashMap<NodeId, (Vec<usize>, bool)> = HashMap::with_capacity(all);
         for (at, sources) in columns.sources.iter().enumerate() {
-            named.extend(sources.iter().map(|node| (*node, (at, false))));
+            for node in sources {
+                named.entry(*node).or_default().0.push(at);
+            }
         }
         let leaves = Leaves::of(columns);
         let hidden = store.hidden();
@@ -79,10 +81,10 @@ impl PageEvidence {
                     let Some((said, _)) = source_of(&decoded, importer_of(&row)) else { continue };
                     let at = time_of(&decoded.entry, stored.node.record.timestamp);
                     match named.get_mut(&stored.node.id) {
-                        Some((chunk, is_found)) => {
+                        Some((chunks, is_found)) => {
                             *is_found = true;
                             found.close(gap.take());
-                            if *chunk >= first {
+                            if chunks.iter().any(|chunk| has_excerpts.contains(chunk)) {
                                 let text = shown(&said.text, length);
                                 let excerpt =
                                     SaidExcerpt { who: who(said.speaker), at: at.unwrap_or(0), text };
@@ -104,19 +106,20 @@ impl PageEvidence {
             found.close(gap);
         }
         // Of sessions that were removed, or that are of another scope, a node may still be there.
-        let lost: Vec<(NodeId, usize)> = named
+        let lost: Vec<(NodeId, Vec<usize>)> = named
             .into_iter()
             .filter(|(_, (_, is_found))| !is_found)
-            .map(|(node, (at, _))| (node, at))
+            .map(|(node, (chunks, _))| (node, chunks))
             .collect();
         for some in lost.chunks(1_024) {
             let nodes: Vec<NodeId> = some.iter().map(|(node, _)| *node).collect();
-            for ((_, at), node) in some.iter().zip(store.nodes(&nodes).await?) {
-                if node.is_none() {
+            for ((_, chunks), node) in some.iter().zip(store.nodes(&nodes).await?) {
+                for at in chunks.iter().filter(|_| node.is_none()) {
                     *found.missing.entry(*at).or_default() += 1;
                 }
             }
         }
+        found.cut_gaps();
         found.gaps.sort_by_key(|gap| (gap.start, gap.end));
         Ok(found)
     }
@@ -135,9 +138,16 @@ impl PageEvidence {
     fn close(&mut self, gap: Option<PageGap>) {
         let Some(gap) = gap else { return };
         self.gap_count += 1;
-        if self.gaps.len() < GAPS {
-            self.gaps.push(gap);
+        self.gaps.push(gap);
+        if self.gaps.len() >= 2 * GAPS {
+            self.cut_gaps();
         }
+    }
+
+    /// Leaves the newest.
+    fn cut_gaps(&mut self) {
+        self.gaps.sort_by_key(|gap| std::cmp::Reverse((gap.end, gap.start)));
+        self.gaps.truncate(GAPS);
     }
 }
 
@@ -149,17 +159,19 @@ const fn who(speaker: SourceSpeaker) -> u8 {
     }
 }
 
-/// From which chunk on sources have an excerpt, and how long it is: the newest have one where there are too many.
-fn excerpted(columns: &PageColumns) -> (usize, usize) {
+/// The chunks whose sources have an excerpt, and how long it is: the newest have one where there are too many. One with too many alone
+/// keeps it from no other.
+fn excerpted(columns: &PageColumns) -> (HashSet<usize>, usize) {
     let most = EXCERPTS / SHORTEST;
-    let (mut first, mut count) = (columns.len(), 0);
+    let (mut chosen, mut count) = (HashSet::new(), 0);
     for (at, sources) in columns.sources.iter().enumerate().rev() {
         if count + sources.len() > most {
-            break;
+            continue;
         }
-        (first, count) = (at, count + sources.len());
+        chosen.insert(at);
+        count += sources.len();
     }
-    (first, (EXCERPTS / count.max(1)).clamp(SHORTEST, LONGEST))
+    (chosen, (EXCERPTS / count.max(1)).clamp(SHORTEST, LONGEST))
 }
 
 /// A chunk with sources.
@@ -199,5 +211,30 @@ impl Leaves {
         // Before the first whose end, and that of all before it, lies earlier, there is none.
         let first = self.ends[..last].partition_point(|end| *end <= at);
         self.leaves[first..last].iter().filter(move |leaf| at < leaf.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_that_stay_are_the_newest() {
+        let mut found = PageEvidence::default();
+        for nth in 0..3 * GAPS {
+            let at = ((nth * 7) % (3 * GAPS)) as UnixMs;
+            found.close(Some(PageGap { start: at, end: at, nodes: 1, is_late: false }));
+        }
+        found.cut_gaps();
+        assert_eq!((found.gaps.len(), found.gap_count), (GAPS, 3 * GAPS));
+        assert!(found.gaps.iter().all(|gap| gap.start >= 2 * GAPS as UnixMs));
+    }
+
+    #[test]
+    fn excerpts_go_on_behind_a_chunk_with_too_many() {
+        let node = NodeId([0; 32]);
+        let sources = vec![vec![node; 2], vec![node; EXCERPTS / SHORTEST + 1], vec![node]];
+        let columns = PageColumns { sources, ..PageColumns::default() };
+        assert_eq!(excerpted(&columns).0, [0, 2].into());
     }
 }

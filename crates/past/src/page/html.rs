@@ -15,8 +15,10 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 /// Digits of an id.
 const DIGITS: usize = 12;
-/// Decisions of a cover that are written.
+/// Decisions of a cover, questions of a proof, and requests that differ, that are written.
 const DECISIONS: usize = 5_000;
+const QUESTIONS: usize = 1_000;
+const DIFFERENT: usize = 100;
 
 /// The beginning of a text in so many bytes of data at most, in which hidden letters are shown by their numbers.
 pub(super) fn shown(text: &str, most: usize) -> String {
@@ -165,11 +167,21 @@ fn rest(page: &PastPage) -> Value {
         .collect();
     let about = ask.about.as_deref().map(|about| shown(about, 2_000));
     let mut proof = json!(proof);
-    // Words of others stand in these two alone.
+    // Words of others stand in these alone.
+    if let Some(different) = proof.pointer_mut("/structure/different").and_then(Value::as_array_mut) {
+        different.truncate(DIFFERENT);
+        for found in different {
+            found["at"] = shown(found["at"].as_str().unwrap_or_default(), 200).into();
+        }
+    }
     if let Some(questions) = proof.pointer_mut("/ablation/questions").and_then(Value::as_array_mut) {
+        questions.truncate(QUESTIONS);
         for asked in questions {
             asked["question"] = shown(asked["question"].as_str().unwrap_or_default(), 500).into();
         }
+    }
+    if let Some(failed) = proof.pointer_mut("/ablation/failed") {
+        *failed = Value::Null;
     }
     if let Some(model) = proof.pointer_mut("/ablation/model") {
         *model = shown(model.as_str().unwrap_or_default(), 200).into();

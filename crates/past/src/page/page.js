@@ -236,9 +236,12 @@
     list(place, Object.entries(structure.unchecked), ([why, n]) => make('li', n + ' not checked: ' + why, 'dim'));
     if (structure.skipped) place.append(make('p', structure.skipped + ' requests were not looked at.', 'dim'));
     place.append(make('p', 'Grounding: ' + grounding.chunks + ' chunks with ' + grounding.claims + ' claims; ' + grounding.ungrounded + ' say what their sources do not, ' + grounding.keptOut + ' are kept out of covers.', grounding.ungrounded ? 'bad' : ''));
+    if (grounding.unchecked) place.append(make('p', grounding.unchecked + ' chunks were not checked, as a source or a child is not there.', 'dim'));
     if (!ablation) { place.append(make('p', 'Ablation: no questions were asked.', 'dim')); return; }
     const right = (name) => ablation.questions.filter((one) => one[name]).length;
     place.append(make('p', 'Ablation: ' + ablation.model + ' answers ' + right('with') + ' of ' + ablation.questions.length + ' questions with the cover, ' + right('without') + ' without it, ' + right('disturbed') + ' with a disturbed one.'));
+    if (ablation.unasked) place.append(make('p', ablation.unasked + ' questions were not asked.', 'dim'));
+    if (ablation.notKept) place.append(make('p', ablation.notKept + ' questions more were asked and are not kept.', 'dim'));
     const table = make('table'), head = make('tr');
     for (const name of ['question', 'with', 'without', 'disturbed', 'chunk removed', 'chunk disturbed']) head.append(make('th', name));
     table.append(head);

@@ -74,11 +74,8 @@ pub struct Answers {
     pub disturbed: String,
 }
 
-/// Asks the questions. The same question with the same text is asked once. Where the budget is spent it ends, and says how many were
-/// not asked.
-///
-/// # Errors
-/// `Reader` where the model fails; what the store says.
+/// Asks the questions. The same question with the same text is asked once. Where the budget is spent or an answer fails it ends, and
+/// says how many were not asked: what was paid for is told in any case.
 pub async fn ask_questions(
     store: &dyn Graph,
     scope: &PastScope,
@@ -86,26 +83,32 @@ pub async fn ask_questions(
     stock: &CoverStock,
     questions: &[ProofQuestion],
     (ask, reader): (AblationAsk, &dyn Reader),
-) -> Result<(AblationRecord, Vec<Answers>), PastError> {
+) -> (AblationRecord, Vec<Answers>) {
     let mut record = AblationRecord { tokens: ask.tokens, seed: ask.seed, ..AblationRecord::default() };
     let mut told = Vec::new();
     let mut run = AblationRun { reader, known: HashMap::new() };
     for question in questions {
         let served = stock.cover(ask.tokens, (!ask.is_blind).then_some(question.text.as_str()));
-        let evidence = evidence_under(store, scope, index, stock, &served, question).await?;
-        match run.question(stock, &served, question, &evidence, ask).await {
+        let evidence = evidence_under(store, scope, index, stock, &served, question).await;
+        let asked = match evidence {
+            Ok(evidence) => run.question(stock, &served, question, &evidence, ask).await,
+            Err(error) => Err(ReaderError::Failed(error.to_string())),
+        };
+        match asked {
             Ok((asked, answers)) => {
                 record.questions.push(asked);
                 told.push(answers);
             }
-            Err(ReaderError::Spent) => {
+            Err(why) => {
                 record.unasked = questions.len() - record.questions.len();
+                if let ReaderError::Failed(why) = why {
+                    record.failed = Some(why);
+                }
                 break;
             }
-            Err(ReaderError::Failed(why)) => return Err(PastError::Reader(why)),
         }
     }
-    Ok((record, told))
+    (record, told)
 }
 
 /// Of each member that sums up evidence, which.

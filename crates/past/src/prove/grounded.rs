@@ -66,6 +66,10 @@ pub async fn ground_all(
     let mut ungrounded: Vec<&ChunkEntry> = Vec::new();
     for chunk in &live {
         let Some(verdict) = found.get(&chunk.id) else { continue };
+        if verdict.is_unchecked {
+            proof.counts.unchecked += 1;
+            continue;
+        }
         proof.counts.chunks += 1;
         proof.counts.claims += verdict.claims;
         if !verdict.is_grounded() {
@@ -168,7 +172,13 @@ pub async fn verdicts_of(
             for entry in batch {
                 let Some(chunk) = read.get(&entry.node) else { continue };
                 let importer = chunk.session.as_ref().and_then(|session| importers?.get(session));
-                let said = texts_of(store, chunk, importer.map(String::as_str)).await?;
+                let (said, is_whole) = texts_of(store, chunk, importer.map(String::as_str)).await?;
+                let is_child_there = |child: &PastId| {
+                    let verdict =
+                        verdicts.get(child).filter(|_| index.get(child).is_some_and(|it| it.needs_grounding));
+                    children.contains_key(child) && verdict.is_none_or(|verdict| !verdict.is_unchecked)
+                };
+                let is_whole = is_whole && entry.lost.is_empty() && entry.children.iter().all(is_child_there);
                 let below = entry.children.iter().filter_map(|child| children.get(child));
                 let sources: Vec<(&str, Option<UnixMs>)> = said
                     .iter()
@@ -179,7 +189,10 @@ pub async fn verdicts_of(
                         [(child.summary.as_str(), Some(start)), ("", Some(end))]
                     }))
                     .collect();
-                verdicts.insert(entry.id, verdict_of(entry.id, &chunk.summary, &sources));
+                let mut verdict = verdict_of(entry.id, &chunk.summary, &sources);
+                // What stands in a part of them stands in all of them.
+                verdict.is_unchecked = !is_whole && !verdict.is_grounded();
+                verdicts.insert(entry.id, verdict);
             }
         }
     }
@@ -228,7 +241,9 @@ async fn child_texts(
     for some in nodes.chunks(PAGE) {
         for (node, mut chunk) in read_chunks_by_node(store, scope, some).await? {
             let Some(id) = ids.get(&node) else { continue };
-            if let Some(verdict) = verdicts.get(id) {
+            // The words of a person or of the sources themselves are ground, whoever had them checked.
+            let needs_grounding = index.get(id).is_some_and(|child| child.needs_grounding);
+            if let Some(verdict) = verdicts.get(id).filter(|_| needs_grounding) {
                 chunk.summary = without(&chunk.summary, verdict);
             }
             found.insert(*id, chunk);
@@ -258,37 +273,50 @@ async fn importers_of(store: &dyn Graph, scope: &PastScope) -> Result<HashMap<Se
     Ok(rows.iter().filter_map(|row| Some((row.id.clone(), importer_of(row)?.to_owned()))).collect())
 }
 
-/// What the nodes say that a chunk names, with the time of each.
+/// What the nodes say that a chunk names, with the time of each, and whether all of them are there.
 async fn texts_of(
     store: &dyn Graph,
     chunk: &MemoryChunk,
     importer: Option<&str>,
-) -> Result<Vec<(String, Option<UnixMs>)>, PastError> {
+) -> Result<(Vec<(String, Option<UnixMs>)>, bool), PastError> {
     let hidden = store.hidden();
-    let (mut texts, mut bytes) = (Vec::new(), 0);
+    let (mut texts, mut room, mut is_whole) = (Vec::new(), BYTES, true);
     for some in chunk.sources.iter().take(NODES).collect::<Vec<_>>().chunks(PAGE) {
         let ids: Vec<NodeId> = some.iter().map(|source| source.node).collect();
         let found = store.nodes(&ids).await?;
         let there: Vec<_> = found.iter().flatten().cloned().collect();
         let mut decoded = decode_nodes(store, &there).await?.into_iter();
+        is_whole &= there.len() == some.len() && !store.erasures(&ids).await?.iter().any(Option::is_some);
         for (source, node) in some.iter().zip(&found) {
             let Some(node) = node else { continue };
             let Some(mut decoded) = decoded.next() else { break };
             if hidden.hides(&node.id) {
+                is_whole = false;
                 continue;
             }
             only(&mut decoded, source);
             let at = time_of(&decoded.entry, node.record.timestamp);
             let Some((said, _)) = source_of(&decoded, importer) else { continue };
             let text = std::iter::once(said.text).chain(said.calls).collect::<Vec<_>>().join("\n");
-            bytes += text.len();
-            if bytes > BYTES {
-                return Ok(texts);
-            }
+            // A long one leaves room for those behind it.
+            let text = if text.len() > room { ends_of(&text, room / 2) } else { text };
+            room -= text.len();
             texts.push((text, at));
         }
+        if room < 4 {
+            break;
+        }
     }
-    Ok(texts)
+    Ok((texts, is_whole))
+}
+
+/// The beginning and the end of a text, in so many bytes at most.
+fn ends_of(text: &str, most: usize) -> String {
+    const CUT: &str = "\n…\n";
+    let half = most.saturating_sub(CUT.len()) / 2;
+    let (head, tail) =
+        (text.floor_char_boundary(half), text.ceil_char_boundary(text.len() - half.min(text.len())));
+    if half == 0 || head >= tail { String::new() } else { format!("{}{CUT}{}", &text[..head], &text[tail..]) }
 }
 
 /// Leaves the blocks of a message that a source names.
@@ -330,7 +358,7 @@ fn verdict_of(chunk: PastId, summary: &str, sources: &[(&str, Option<UnixMs>)]) 
     }
     let places = findings.iter().take(PLACES);
     let places = places.map(|found| UngroundedPlace { kind: found.kind, place: found.place.clone() });
-    ChunkVerdict { chunk, claims, ungrounded: findings.len(), places: places.collect() }
+    ChunkVerdict { chunk, claims, ungrounded: findings.len(), places: places.collect(), is_unchecked: false }
 }
 
 #[cfg(test)]
@@ -341,8 +369,13 @@ mod tests {
     #[test]
     fn claims_without_ground_are_cut_out() {
         let place = |place| UngroundedPlace { kind: ClaimKind::Number, place };
-        let verdict =
-            |ungrounded, places| ChunkVerdict { chunk: PastId([0; 32]), claims: 3, ungrounded, places };
+        let verdict = |ungrounded, places| ChunkVerdict {
+            chunk: PastId([0; 32]),
+            claims: 3,
+            ungrounded,
+            places,
+            is_unchecked: false,
+        };
         assert_eq!(without("took 31 of 40 s", &verdict(1, vec![place(5..7)])), "took  …  of 40 s");
         assert_eq!(without("took 31 of 40 s", &verdict(0, vec![])), "took 31 of 40 s");
         assert_eq!(without("took 31 of 40 s", &verdict(2, vec![place(5..7)])), "");

@@ -19,12 +19,14 @@ pub use structure::{JudgeFut, RequestJudge, RequestVerdict, first_difference, pr
 
 /// Verdicts of one node.
 const VERDICTS: usize = 500;
+/// How often it is tried again where somebody else writes.
+const TRIES: usize = 5;
 
-/// Keeps what was found of chunks that were not checked before, and what came of a proof, in the session of the past. `None` where there is
-/// nothing to keep.
+/// Keeps what was found of chunks that were not checked before, and what came of a proof, in the session of the past. Where somebody else
+/// wrote to it since `index` was read, it is read again. `None` where there is nothing to keep, and where there is no past.
 ///
 /// # Errors
-/// `Busy` where another process writes to the same past; `Store`.
+/// `Busy` where another process does not stop writing to the same past; `Store`.
 pub async fn keep_proof(
     store: &dyn Graph,
     scope: &PastScope,
@@ -33,18 +35,41 @@ pub async fn keep_proof(
     proof: Option<ProofRecord>,
     now: UnixMs,
 ) -> Result<Option<NodeId>, PastError> {
+    let proof = proof.map(ProofRecord::kept);
+    let mut kept = keep(store, scope, index, &verdicts, proof.as_ref(), now).await;
+    for _ in 0..TRIES {
+        if !matches!(kept, Err(PastError::Busy(_))) {
+            break;
+        }
+        let index = PastIndex::read(store, scope).await?;
+        kept = keep(store, scope, &index, &verdicts, proof.as_ref(), now).await;
+    }
+    kept
+}
+
+async fn keep(
+    store: &dyn Graph,
+    scope: &PastScope,
+    index: &PastIndex,
+    verdicts: &[ChunkVerdict],
+    proof: Option<&ProofRecord>,
+    now: UnixMs,
+) -> Result<Option<NodeId>, PastError> {
+    if index.head.is_none() {
+        return Ok(None);
+    }
     let mut writer = PastWriter::new(store, scope, index);
-    let new = verdicts.into_iter().filter(|verdict| {
+    let new = verdicts.iter().filter(|verdict| {
         let is_needed = index.get(&verdict.chunk).is_some_and(|chunk| chunk.needs_grounding);
-        is_needed && index.verdict(&verdict.chunk).is_none()
+        is_needed && !verdict.is_unchecked && index.verdict(&verdict.chunk).is_none()
     });
-    let new: Vec<ChunkVerdict> = new.collect();
+    let new: Vec<ChunkVerdict> = new.cloned().collect();
     let mut node = None;
     for some in new.chunks(VERDICTS) {
         node = Some(writer.grounding(some.to_vec(), now));
     }
     if let Some(proof) = proof {
-        node = Some(writer.proof(proof, now));
+        node = Some(writer.proof(proof.clone(), now));
     }
     writer.save().await?;
     Ok(node)
@@ -61,8 +86,10 @@ pub async fn mark_ungrounded(
 ) -> Result<Vec<ChunkVerdict>, PastError> {
     let index = PastIndex::read(store, scope).await?;
     let found: Vec<ChunkVerdict> = ground_pending(store, scope, &index).await?.into_values().collect();
-    let mut found: Vec<ChunkVerdict> =
-        found.into_iter().filter(|verdict| index.verdict(&verdict.chunk).is_none()).collect();
+    let mut found: Vec<ChunkVerdict> = found
+        .into_iter()
+        .filter(|found| !found.is_unchecked && index.verdict(&found.chunk).is_none())
+        .collect();
     found.sort_by_key(|verdict| verdict.chunk);
     keep_proof(store, scope, &index, found.clone(), None, now).await?;
     Ok(found)

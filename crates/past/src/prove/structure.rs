@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use quipu_protocol::{CallRecord, Entry, Message, NodeId};
-use quipu_store::{Graph, SessionRow};
+use quipu_store::{Graph, SessionRow, decode_whole};
 use quipu_transcript::{PROJECTION, decode};
 use serde_json::Value;
 
@@ -53,10 +53,11 @@ pub async fn prove_structure(
         record.requests += count;
         let looked_at = count.min(most);
         record.skipped += count - looked_at;
-        let mut calls: Vec<Option<RecordedCall>> = calls.into_iter().map(Some).collect();
         for nth in 0..looked_at {
             // The last one is always among them.
-            let Some(call) = calls.get_mut((nth + 1) * count / looked_at - 1).and_then(Option::take) else {
+            let Some(node) = calls.get((nth + 1) * count / looked_at - 1) else { continue };
+            let Some(call) = RecordedCall::read(store, *node).await? else {
+                *record.unchecked.entry("its node is not there any more".to_owned()).or_default() += 1;
                 continue;
             };
             let verdict = match call.why_not(&row) {
@@ -88,6 +89,13 @@ struct RecordedCall {
 }
 
 impl RecordedCall {
+    async fn read(store: &dyn Graph, node: NodeId) -> Result<Option<Self>, PastError> {
+        let found: Vec<_> = store.nodes(&[node]).await?.into_iter().flatten().collect();
+        let Some(decoded) = decode_whole(store, &found).await?.pop() else { return Ok(None) };
+        let is_answer = matches!(decoded.entry, Entry::Message(Message::Assistant(_)));
+        Ok(decoded.step.call.map(|record| Self { node, record, is_answer }))
+    }
+
     /// Why it cannot be put together from the conversation, if so.
     fn why_not(&self, row: &SessionRow) -> Option<&'static str> {
         if row.agent != AGENT {
@@ -100,17 +108,16 @@ impl RecordedCall {
     }
 }
 
-/// The calls of a session, in their order.
-async fn calls_of(store: &dyn Graph, row: &SessionRow) -> Result<Vec<RecordedCall>, PastError> {
+/// The nodes with calls of a session, in their order.
+async fn calls_of(store: &dyn Graph, row: &SessionRow) -> Result<Vec<NodeId>, PastError> {
     let mut calls = Vec::new();
     let Some(head) = row.head else { return Ok(calls) };
     let mut pages = Pages::below(store, row.base, head).await?;
     while let Some(piece) = pages.next().await? {
         for stored in &piece.nodes {
-            let decoded = decode(&stored.node, &piece.objects);
-            let Some(record) = decoded.step.call else { continue };
-            let is_answer = matches!(decoded.entry, Entry::Message(Message::Assistant(_)));
-            calls.push(RecordedCall { node: stored.node.id, record, is_answer });
+            if decode(&stored.node, &piece.objects).step.call.is_some() {
+                calls.push(stored.node.id);
+            }
         }
     }
     Ok(calls)

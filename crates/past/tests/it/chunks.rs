@@ -262,6 +262,30 @@ async fn forgotten_node_is_in_no_chunk_of_the_next_build() {
 }
 
 #[tokio::test]
+async fn proof_that_was_forgotten_is_shown_no_more() {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let world = World { store: store.clone(), scope: PastScope::All };
+    world.say("s", &turn("parsing", EPOCH)).await;
+    world.build().await;
+    let index = world.index().await;
+    let mut nodes = Vec::new();
+    for at in [NOW, NOW + 1] {
+        let proof = Some(quipu_past::ProofRecord { at, ..Default::default() });
+        let kept =
+            quipu_past::prove::keep_proof(&*world.store, &world.scope, &index, vec![], proof, NOW).await;
+        nodes.extend(kept.unwrap());
+    }
+    let shown = async || world.index().await.proof.map(|proof| proof.at);
+    assert_eq!(shown().await, Some(NOW + 1));
+    let forgotten = Arc::new(ForgottenList::default());
+    store.hide(forgotten.clone());
+    forgotten.forget(nodes[1]);
+    assert_eq!(shown().await, Some(NOW));
+    forgotten.forget(nodes[0]);
+    assert_eq!(shown().await, None);
+}
+
+#[tokio::test]
 async fn summary_of_forgotten_chunks_is_shown_to_nobody() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let world = World { store: store.clone(), scope: PastScope::All };

@@ -9,8 +9,8 @@ use quipu_past::prove::{
     mark_ungrounded, read_questions,
 };
 use quipu_past::{
-    ChunkFault, CoverStock, PAST_CHUNK, PastCover, PastError, PastId, PastIndex, ProofRecord, ReviewState,
-    set_review_state,
+    AblationRecord, AskedQuestion, ChunkFault, CoverStock, PAST_CHUNK, PastCover, PastId, PastIndex,
+    ProofRecord, ReviewState, set_review_state,
 };
 use quipu_protocol::{
     AuthorClass, Body, Content, CustomMessage, Entry, Json, Message, NodeId, Origin, Provenance, StepInfo,
@@ -218,6 +218,7 @@ async fn extractive_past_is_grounded_as_a_whole() {
 struct ScriptedReader {
     asked: Mutex<usize>,
     most: Option<usize>,
+    fails: Option<&'static str>,
 }
 
 impl Reader for ScriptedReader {
@@ -225,7 +226,7 @@ impl Reader for ScriptedReader {
         Box::pin(async move {
             let mut asked = self.asked.lock().unwrap();
             if self.most.is_some_and(|most| *asked >= most) {
-                return Err(ReaderError::Spent);
+                return Err(self.fails.map_or(ReaderError::Spent, |why| ReaderError::Failed(why.to_owned())));
             }
             *asked += 1;
             let (cover, question) = prompt.text.rsplit_once("Question: ").unwrap();
@@ -259,7 +260,7 @@ async fn answers_change_with_the_chunk_they_stand_in() {
     let ask = AblationAsk { tokens: 4_000, chunks: 3, is_blind: false, seed: 7 };
     let reader = ScriptedReader::default();
     let asked = ask_questions(&*world.store, &world.scope, &index, &stock, &questions, (ask, &reader)).await;
-    let (record, answers) = asked.unwrap();
+    let (record, answers) = asked;
     assert_eq!(record.right(), [1, 0, 0]);
     assert_eq!((answers[0].with.as_str(), answers[0].without.as_str()), ("8123", "unknown"));
     let first = &record.questions[0];
@@ -280,14 +281,18 @@ async fn answers_change_with_the_chunk_they_stand_in() {
     let count = *reader.asked.lock().unwrap();
     assert_eq!(count, 16);
     let again = ScriptedReader::default();
-    let again =
-        ask_questions(&*world.store, &world.scope, &index, &stock, &questions, (ask, &again)).await.unwrap();
+    let again = ask_questions(&*world.store, &world.scope, &index, &stock, &questions, (ask, &again)).await;
     assert_eq!(again, (record.clone(), answers));
     // Where the money ends, the rest is counted.
     let poor = ScriptedReader { most: Some(8), ..ScriptedReader::default() };
-    let (cut, _) =
-        ask_questions(&*world.store, &world.scope, &index, &stock, &questions, (ask, &poor)).await.unwrap();
-    assert_eq!((cut.questions.len(), cut.unasked), (1, 1));
+    let (cut, _) = ask_questions(&*world.store, &world.scope, &index, &stock, &questions, (ask, &poor)).await;
+    assert_eq!((cut.questions.len(), cut.unasked, cut.failed), (1, 1, None));
+    // Where the model fails, what it was paid for stays.
+    let broken = ScriptedReader { most: Some(8), fails: Some("overloaded"), ..ScriptedReader::default() };
+    let (cut, told) =
+        ask_questions(&*world.store, &world.scope, &index, &stock, &questions, (ask, &broken)).await;
+    assert_eq!((cut.questions.len(), cut.unasked, cut.failed.as_deref()), (1, 1, Some("overloaded")));
+    assert_eq!(told.len(), 1);
     // It is kept as a node, without the answers.
     let proof = ProofRecord { at: NOW, ablation: Some(record), ..ProofRecord::default() };
     let kept =
@@ -295,7 +300,78 @@ async fn answers_change_with_the_chunk_they_stand_in() {
     assert!(kept.is_some());
     let after = world.index().await;
     assert_eq!((after.proof, after.fault_count), (Some(proof), 0));
-    let busy =
-        keep_proof(&*world.store, &world.scope, &index, Vec::new(), Some(ProofRecord::default()), NOW).await;
-    assert!(matches!(busy, Err(PastError::Busy(_))));
+    // Somebody wrote since the index was read: it is kept behind that.
+    let later = ProofRecord { at: NOW + 1, ..ProofRecord::default() };
+    let node = keep_proof(&*world.store, &world.scope, &index, Vec::new(), Some(later.clone()), NOW).await;
+    assert_eq!(world.store.head(&world.scope.ref_name()).await.unwrap(), node.unwrap());
+    assert_eq!(world.index().await.proof, Some(later));
+}
+
+#[tokio::test]
+async fn proof_of_no_past_begins_none() {
+    let world = World::new();
+    world.say("s", &turn("parsing", EPOCH)).await;
+    let index = world.index().await;
+    let proof = Some(ProofRecord::default());
+    let kept = keep_proof(&*world.store, &world.scope, &index, Vec::new(), proof, NOW).await.unwrap();
+    assert_eq!((kept, world.scope.exists(&*world.store).await.unwrap()), (None, false));
+}
+
+#[tokio::test]
+async fn proof_keeps_so_many_questions_and_shows_them_as_text() {
+    let (world, _) = world_with_falsehood().await;
+    let question = |nth: usize| AskedQuestion {
+        question: format!("Question {nth}? {}", "ä".repeat(2_000)),
+        ..AskedQuestion::default()
+    };
+    let ablation = AblationRecord {
+        questions: (0..1_003).map(question).collect(),
+        failed: Some("overloaded".into()),
+        ..AblationRecord::default()
+    };
+    let proof = ProofRecord { at: NOW, ablation: Some(ablation), ..ProofRecord::default() };
+    let index = world.index().await;
+    let node = keep_proof(&*world.store, &world.scope, &index, Vec::new(), Some(proof), NOW).await.unwrap();
+    let kept = world.index().await.proof.unwrap().ablation.unwrap();
+    assert_eq!((kept.questions.len(), kept.not_kept, kept.failed), (1_000, 3, None));
+    assert!(kept.questions.iter().all(|asked| asked.question.len() <= 512));
+    // Who has the words of a question forgotten finds them in the text of the node.
+    let nodes: Vec<_> = world.store.nodes(&[node.unwrap()]).await.unwrap().into_iter().flatten().collect();
+    let decoded = quipu_store::decode_nodes(&*world.store, &nodes).await.unwrap().remove(0);
+    let Entry::Message(Message::Custom(shown)) = decoded.entry else { panic!("no message") };
+    let Body::Blocks(blocks) = shown.content else { panic!("no blocks") };
+    let text = blocks[0].as_text().unwrap();
+    assert!(text.starts_with("Proof: ") && text.contains("\nQuestion 999? ä"), "{}", text.len());
+}
+
+#[tokio::test]
+async fn chunk_whose_sources_are_not_there_is_unchecked() {
+    let world = World::new();
+    let said = world.say("s", &[asked("The port is 8123.", EPOCH)]).await;
+    let gone = NodeId([7; 32]);
+    let open = leaf(&world, "The port is 8123, the disk holds 70 GB.", EPOCH, &[said[0], gone]).await;
+    let sure = leaf(&world, "The port is 8123.", EPOCH, &[said[0], gone]).await;
+    let above = parent(&world, "The disk holds 70 GB.", (EPOCH, EPOCH + HOUR), &[open]).await;
+    // It is not served while nobody knows, and is no falsehood either.
+    assert!(!served(&world).await.0.text.contains("70 GB"));
+    let index = world.index().await;
+    let proof = ground_all(&*world.store, &world.scope, &index).await.unwrap();
+    assert_eq!((proof.counts.chunks, proof.counts.unchecked, proof.counts.ungrounded), (1, 2, 0));
+    let marked = mark_ungrounded(&*world.store, &world.scope, NOW).await.unwrap();
+    assert_eq!(marked.iter().map(|verdict| verdict.chunk).collect::<Vec<_>>(), [sure]);
+    let index = world.index().await;
+    assert!(index.verdict(&sure).is_some() && [open, above].iter().all(|id| index.verdict(id).is_none()));
+}
+
+#[tokio::test]
+async fn source_that_is_too_long_is_ground_with_its_ends() {
+    let world = World::new();
+    let long =
+        format!("The port is 8123. {} The disk holds 40 GB.", format!("{} ", "ä".repeat(200)).repeat(12_000));
+    let said = world.say("s", &[asked(&long, EPOCH), answered("Marta has 31 keys.", EPOCH + 1_000)]).await;
+    let summary = "The port is 8123, the disk holds 40 GB, Marta has 31 keys.";
+    let chunk = leaf(&world, summary, EPOCH, &said).await;
+    let index = world.index().await;
+    let proof = ground_all(&*world.store, &world.scope, &index).await.unwrap();
+    assert_eq!((proof.counts.chunks, proof.chunks), (1, vec![]), "{chunk}");
 }

@@ -694,7 +694,8 @@ fn deflate(bytes: &[u8]) -> Option<Vec<u8>> {
 fn inflate(bytes: &[u8], size: usize) -> Option<Vec<u8>> {
     let most = bytes.len().saturating_mul(MOST_INFLATED).saturating_add(1);
     // One byte more, so that what goes on behind them is seen.
-    let mut out = Vec::with_capacity((size + 1).min(most));
+    let mut out = Vec::new();
+    out.try_reserve_exact(size.saturating_add(1).min(most)).ok()?;
     let status = DECOMPRESS.with_borrow_mut(|decompress| {
         decompress.reset(false);
         decompress.decompress_vec(bytes, &mut out, FlushDecompress::Finish)
