@@ -159,6 +159,26 @@ async fn opening_stays_until_its_source_says_otherwise() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opening_outlasts_another_system_prompt() {
+    let world = World::new();
+    let live = world.create_with(options(&world, &Chapters::new(&["one"]))).await;
+    assert_eq!(live.run("first").await, Outcome::Done);
+    let id = live.id();
+    live.finish().await;
+    let world = world.reopen();
+    let chapters = Chapters::new(&[""]);
+    let other = SessionOptions { system: Some("Other words.".into()), ..options(&world, &chapters) };
+    let opened = world.engine.open(&id, other).await.unwrap();
+    let live = crate::support::LiveSession::of(opened.session).await;
+    assert_eq!(live.run("second").await, Outcome::Done);
+    assert_eq!(sent(&world), ["one", "breath", "now", "first", "done", "second"]);
+    // The conversation goes on: nothing of it begins.
+    assert_eq!(chapters.reasons(), [EpochReason::Run]);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn summary_stands_between_opening_and_boundary() {
     let world = World::new();
     let chapters = Chapters::new(&["one"]);
