@@ -326,6 +326,9 @@ fn cover_takes_the_place_of_a_summary_without_a_call() {
     let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
     let last = world.nodes_of(&[&session]).into_iter().rfind(|node| node["role"] == "assistant").unwrap();
     let at = world.run(&["context", "--at", last["id"].as_str().unwrap(), "--json"]).ok().json();
+    // Whose words the sentences are: of the two, the model is trusted less.
+    let shown = world.run(&["show", &node, "--json"]).ok().json();
+    assert_eq!(shown["provenance"]["author"], "agent", "{shown}");
     assert_eq!((&at["summary"]["node"], &at["summary"]["byModel"]), (&json!(node), &json!(false)), "{at}");
     assert!(at["leftOut"]["from"].is_string() && at["leftOut"]["last"].is_string(), "{at}");
     world.check();
@@ -402,11 +405,7 @@ fn model_sums_up_where_no_sentence_can_be_copied() {
         world.server.push(Answer::new().text(text).reply());
     }
     let ran = world.run(&["compact"]).ok();
-    assert!(
-        ran.err.contains("past-cover returned no summary: 1 messages have no words to copy"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.err.contains("past-cover") && ran.err.contains("have no words to copy"), "{}", ran.err);
     assert!(world.run(&["show", ran.text().trim()]).ok().text().contains("To count."));
     world.unchecked();
 }

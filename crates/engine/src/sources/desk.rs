@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::future::join_all;
 use quipu_machine::{Calls, ConversationBrief, EpochReason, RefreshResult, Refreshes, Stretch, Summary};
-use quipu_protocol::{Epoch, EpochContext, EpochOpening, Model, NodeId, Trust};
+use quipu_protocol::{Epoch, EpochContext, EpochOpening, Model, NodeId, Origin, Provenance, Trust};
 use quipu_seal::Sealer;
 use quipu_store::Graph;
 use quipu_tools::Tool;
@@ -686,8 +686,8 @@ impl Sources {
         for (name, InstalledContext { source, .. }) in installed {
             let asked = self.compaction_ask(stretch, head);
             let work = async {
-                let Some(text) = source.compaction(&asked).await? else { return Ok(None) };
-                let (bytes, tokens) = (text.len(), estimate_text(&text));
+                let Some(given) = source.compaction(&asked).await? else { return Ok(None) };
+                let (bytes, tokens) = (given.text.len(), estimate_text(&given.text));
                 if bytes > SOURCE_TEXT || tokens > asked.max_tokens {
                     return Err(SourceError::new(format!(
                         "it returned {bytes} bytes (about {tokens} tokens); the limit is {SOURCE_TEXT} bytes and {} \
@@ -695,17 +695,18 @@ impl Sources {
                         asked.max_tokens
                     )));
                 }
-                Ok(Some(text))
+                Ok(Some(given))
             };
             match ask(&self.sealer, || source.deadline(), cancel, work).await {
-                Answer::Given(Some(text)) if !text.trim().is_empty() => {
-                    let text = self.sealer.seal(&text).into_owned();
+                Answer::Given(Some(given)) if !given.text.trim().is_empty() => {
+                    let text = self.sealer.seal(&given.text).into_owned();
+                    let by = |author| Provenance::new(Origin::Process, author).named(name);
                     let summary = Summary {
                         text,
                         made: Calls::default(),
                         supplied_by: Some(name.clone()),
                         hooks: Vec::new(),
-                        provenance: None,
+                        provenance: given.author.map(by),
                     };
                     return (Some(summary), notices);
                 }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use quipu::protocol::{Entry, EpochOpening, Message, OpeningBoundary, Outcome};
+use quipu::protocol::{AuthorClass, Entry, EpochOpening, Message, OpeningBoundary, Outcome};
 use quipu::store::{LineageEnd, Store as _, Upkeep as _, decode_nodes};
 use quipu::{
     CompactionAsk, CompactionSettings, Context, ContextAsk, ContextSource, EpochReason, Opening, OpeningAsk,
-    PruneSettings, SessionOptions, SourceError,
+    PruneSettings, SessionOptions, SourceError, SourceSummary,
 };
 
 use crate::support::{World, say, text_of};
@@ -65,9 +65,10 @@ impl ContextSource for Chapters {
     fn compaction<'a>(
         &'a self,
         ask: &'a CompactionAsk,
-    ) -> BoxFuture<'a, Result<Option<String>, SourceError>> {
+    ) -> BoxFuture<'a, Result<Option<SourceSummary>, SourceError>> {
         self.compactions.lock().unwrap().push(ask.clone());
-        std::future::ready(Ok(Some("all that left".to_owned()))).boxed()
+        let given = SourceSummary { text: "all that left".to_owned(), author: Some(AuthorClass::Untrusted) };
+        std::future::ready(Ok(Some(given))).boxed()
     }
 }
 
