@@ -6,7 +6,7 @@ use quipu_dag::Verdict;
 use quipu_machine::PruneState;
 use quipu_protocol::{BlobId, Epoch, Model, ModelRequest, NodeId, ToolSpec};
 use quipu_store::Graph;
-use quipu_transcript::project_messages;
+use quipu_transcript::{OpeningMessages, project_messages};
 
 use crate::error::OpenError;
 use crate::identity::system_text;
@@ -38,6 +38,10 @@ pub async fn reassembled_request(
     for some in past.nodes.chunks(ERASURES) {
         has_lost |= store.erasures(some).await?.iter().any(Option::is_some);
     }
+    let context = past.epoch.context.as_ref();
+    let opened = context.and_then(|context| context.opening.as_ref());
+    has_lost |= opened.is_some_and(|opened| opened.nodes.iter().any(|node| hidden.hides(node)));
+    let opening = OpeningMessages::of(context);
     let prompt = match system {
         None => None,
         Some(id) => {
@@ -54,7 +58,7 @@ pub async fn reassembled_request(
         model,
         system: prompt.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into()),
         tools: Arc::<[ToolSpec]>::from(tools),
-        messages: Arc::new(project_messages(past.messages)),
+        messages: Arc::new(project_messages(opening.around(&past.messages).cloned())),
         thinking,
         max_tokens,
         session: past.session.map(|session| session.to_string()),

@@ -381,8 +381,9 @@ async fn prepare(
         }
     }
     crate::active_memory::install(&mut options, home, engine, request);
-    // Without a store of its own there is nothing to read again.
-    if config.compaction_mode == CompactionMode::Cover && replay.is_none() {
+    // What is recorded or replayed has no store to be read again: there the model sums up.
+    let is_recorded = request.record.is_some() || replay.is_some();
+    if config.compaction_mode == CompactionMode::Cover && !is_recorded {
         options.context_sources.push(Arc::new(CoverCompaction::new(engine.store().clone())));
     }
     let is_open = Arc::new(SetOnce::new());

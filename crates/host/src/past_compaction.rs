@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use quipu::{CompactionAsk, Context, ContextAsk, ContextSource, SourceError};
+use quipu::{CompactionAsk, Context, ContextAsk, ContextSource, SourceError, SourceSummary};
 use quipu_past::cover_session;
 use quipu_store::{Graph, SessionQuery};
 
@@ -27,7 +27,7 @@ impl CoverCompaction {
         Self { store }
     }
 
-    async fn cover(&self, ask: &CompactionAsk) -> Result<Option<String>, SourceError> {
+    async fn cover(&self, ask: &CompactionAsk) -> Result<Option<SourceSummary>, SourceError> {
         let Some(session) = &ask.cx.session else { return Ok(None) };
         let store = &*self.store;
         let query = SessionQuery { id: Some(session.clone()), ..SessionQuery::default() };
@@ -48,7 +48,8 @@ impl CoverCompaction {
         let budget = ask.max_tokens.saturating_sub(MARGIN);
         let covered = cover_session(store, &row, budget, PAST_CHARGE, ask.focus.as_deref()).await;
         let covered = covered.map_err(SourceError::new)?;
-        Ok(Some(format!("{HEAD}\n\n{}", covered.text.trim_end())))
+        let text = format!("{HEAD}\n\n{}", covered.text.trim_end());
+        Ok(Some(SourceSummary { text, author: Some(covered.class) }))
     }
 }
 
@@ -68,7 +69,7 @@ impl ContextSource for CoverCompaction {
     fn compaction<'a>(
         &'a self,
         ask: &'a CompactionAsk,
-    ) -> BoxFuture<'a, Result<Option<String>, SourceError>> {
+    ) -> BoxFuture<'a, Result<Option<SourceSummary>, SourceError>> {
         Box::pin(self.cover(ask))
     }
 }

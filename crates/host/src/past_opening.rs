@@ -23,6 +23,8 @@ pub const PAST_SOURCE: &str = "past";
 pub const PAST_CHARGE: Charge = Charge { characters: 4, image: 1_600 };
 /// The share of the model's window that the past has at most.
 const SHARE: u64 = 8;
+/// Tokens that it has at most, whatever is set: the text, and the state with what waits, must have room in a record.
+const MOST: u64 = 20_000;
 /// How long a call waits for it: a long past is read as a whole once.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Bytes of an earlier question that count.
@@ -96,6 +98,17 @@ impl PastOpening {
         Ok(stock)
     }
 
+    /// When the lineage of the session begins, where it is one already.
+    async fn beginning(&self, ask: &OpeningAsk) -> Result<Option<UnixMs>, SourceError> {
+        let Some(session) = &ask.cx.session else { return Ok(None) };
+        let head = self.store.head(&RefName::session(session)).await.map_err(SourceError::new)?;
+        let Some(head) = head else { return Ok(None) };
+        let root = self.store.ancestor(head, 0).await.map_err(SourceError::new)?;
+        let Some(root) = root else { return Ok(None) };
+        let nodes = self.store.nodes(&[root]).await.map_err(SourceError::new)?;
+        Ok(nodes.into_iter().flatten().next().map(|node| node.record.timestamp))
+    }
+
     async fn opened(&self, ask: &OpeningAsk) -> Result<Option<Opening>, SourceError> {
         // A session that began without it goes on without it.
         if ask.before.is_none() && ask.reason != EpochReason::Start {
@@ -103,9 +116,16 @@ impl PastOpening {
         }
         let stock = self.stock().await?;
         let known = ask.before.as_ref().and_then(OpeningState::of).filter(|state| state.scope == self.scope);
-        let boundary = known.as_ref().map_or_else(|| ask.first.unwrap_or_else(now), |state| state.boundary);
+        let boundary = match &known {
+            Some(state) => state.boundary,
+            // Also where a state is lost, as what it told was forgotten: what the session said itself is no past of it.
+            None => {
+                let times = [self.beginning(ask).await?, ask.first];
+                times.into_iter().flatten().filter(|at| *at > 0).min().unwrap_or_else(now)
+            }
+        };
         let share = if ask.window == 0 { u64::MAX } else { ask.window / SHARE };
-        let budget = self.settings.tokens.min(share);
+        let budget = self.settings.tokens.min(share).min(MOST);
         let is_renewed = match ask.reason {
             EpochReason::Run => false,
             EpochReason::Start
@@ -121,6 +141,13 @@ impl PastOpening {
             _ => questions(&ask.earlier),
         };
         let cover = stock.serve(budget, question.as_deref(), boundary);
+        // A question that changes nothing of what is served next is no news.
+        let question = match &known {
+            Some(state) if *state.pending.as_ref().unwrap_or(&state.served) == cover => {
+                state.question.clone()
+            }
+            _ => question,
+        };
         let may_stay = |cover: &ServedCover| cover.cost <= budget && stock.allows(cover);
         let delay = known.filter(|state| {
             // What waits is what is served next.

@@ -39,7 +39,7 @@ impl Machine {
         opening.map_or(&[], |opening| &opening.nodes)
     }
 
-    /// From here on no request has what these nodes say.
+    /// From here on no request has what these nodes say. Those of the text before the conversation go with what its source gives next.
     pub(super) fn forget(&mut self, forgotten: &[NodeId]) {
         let mut changed = Vec::new();
         for (place, (message, node)) in self.messages.iter_mut().zip(&self.nodes).enumerate() {
@@ -69,10 +69,11 @@ impl Machine {
     /// What is being made of what was forgotten is not used: an answer and a summary are asked for again.
     fn outdate(&mut self, forgotten: &[NodeId], changed: &[usize]) {
         let is_stored = self.committing.is_some();
+        let is_told = self.opening_nodes().iter().any(|node| forgotten.contains(node));
         let Some(run) = &mut self.run else { return };
         let summary = match &mut run.phase {
             Phase::Calling { .. } => {
-                run.is_outdated |= !changed.is_empty();
+                run.is_outdated |= !changed.is_empty() || is_told;
                 OutdatedSummary::Unaffected
             }
             Phase::Compacting(compacting) => match (compacting.outdate(changed), is_stored) {

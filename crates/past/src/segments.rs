@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use quipu_protocol::{AuthorClass, CallId, NodeId, SessionId, UnixMs};
+use quipu_protocol::{AuthorClass, CallId, Entry, Message, NodeId, SessionId, UnixMs};
 use quipu_store::{Graph, SessionRow, decode_nodes, decode_shown};
-use quipu_transcript::DecodedEntry;
+use quipu_transcript::{DecodedEntry, message_of};
 
 use crate::chunk::worse;
 use crate::model::prompt_bytes;
 use crate::pages::Pages;
-use crate::source::{NodeCalls, SourceSpeaker, source_of, time_of};
+use crate::source::{NodeCalls, SourceSpeaker, SourceText, source_of, time_of};
 use crate::{PastError, PastId, TimeRange};
 
 /// A pause of this length ends a segment.
@@ -54,6 +54,9 @@ pub struct SessionSegments {
     pub(crate) tail: Vec<NodeMeasure>,
     /// Nodes of which nobody knows when they were said.
     pub untimed: usize,
+    /// Nodes that a model is shown and that are no source, and that say what no source here says: messages of programs, text
+    /// that came with an empty prompt, a summary before which there is nothing.
+    pub unsaid: usize,
 }
 
 /// What decides where a session is cut.
@@ -126,17 +129,20 @@ struct Cutter<'a> {
     pairs: Vec<(usize, usize)>,
     last: UnixMs,
     untimed: usize,
+    unsaid: usize,
     for_model: bool,
 }
 
 impl<'a> Cutter<'a> {
     fn new(row: &'a SessionRow, for_model: bool) -> Self {
         let (nodes, pending, pairs) = (Vec::new(), HashMap::new(), Vec::new());
-        Self { row, nodes, pending, pairs, last: 0, untimed: 0, for_model }
+        Self { row, nodes, pending, pairs, last: 0, untimed: 0, unsaid: 0, for_model }
     }
 
     fn take(&mut self, node: NodeId, written: UnixMs, decoded: &DecodedEntry) {
-        let Some((source, calls)) = source_of(decoded, importer_of(self.row)) else { return };
+        let source = source_of(decoded, importer_of(self.row));
+        self.unsaid += usize::from(self.is_unsaid(decoded, source.as_ref().map(|(source, _)| source)));
+        let Some((source, calls)) = source else { return };
         // One of no known time was said when the one before it was.
         let known = time_of(&decoded.entry, written);
         let Some(at) = known.or(Some(self.last).filter(|last| *last > 0)) else {
@@ -161,15 +167,25 @@ impl<'a> Cutter<'a> {
         });
     }
 
+    fn is_unsaid(&self, decoded: &DecodedEntry, source: Option<&SourceText>) -> bool {
+        let has_text = source.is_some_and(|source| !source.text.trim().is_empty());
+        match &decoded.entry {
+            Entry::Message(Message::User(_)) => !has_text && !decoded.step.added.is_empty(),
+            Entry::Message(Message::CompactionSummary(_)) | Entry::Compaction(_) => self.nodes.is_empty(),
+            Entry::Message(Message::Other(_)) => false,
+            entry => source.is_none() && message_of(entry).is_some(),
+        }
+    }
+
     fn cut(self, now: UnixMs, taken: &HashMap<NodeId, PastId>) -> SessionSegments {
-        let Self { row, nodes, pairs, untimed, .. } = self;
+        let Self { row, nodes, pairs, untimed, unsaid, .. } = self;
         // How many calls are under way before each node.
         let mut changes = vec![0_i64; nodes.len() + 1];
         for (call, result) in pairs {
             changes[call + 1] += 1;
             changes[result + 1] -= 1;
         }
-        let mut found = SessionSegments { untimed, ..SessionSegments::default() };
+        let mut found = SessionSegments { untimed, unsaid, ..SessionSegments::default() };
         let (mut start, mut bytes, mut running) = (0, 0, 0_i64);
         for at in 0..nodes.len() {
             running += changes[at];

@@ -40,6 +40,11 @@ pub enum SessionCoverError {
     /// Of some nodes nobody knows when they were said.
     #[error("{0} nodes have no known time")]
     Untimed(usize),
+    /// The model was shown more than sentences of this can say.
+    #[error(
+        "{0} messages have no words to copy: of programs, attached alone, or a summary of what is not here"
+    )]
+    Unsaid(usize),
     /// Nothing in it says anything.
     #[error("there is nothing to summarize")]
     Nothing,
@@ -88,6 +93,9 @@ pub async fn cover_session(
     let found = segments_of(store, row, LONG_AFTER).await?;
     if found.untimed > 0 {
         return Err(SessionCoverError::Untimed(found.untimed));
+    }
+    if found.unsaid > 0 {
+        return Err(SessionCoverError::Unsaid(found.unsaid));
     }
     let class =
         found.segments.iter().fold(AuthorClass::Owner, |class, one| crate::chunk::worse(class, one.class));

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId, Entry, Json, StepInfo};
-use quipu_transcript::{DecodedEntry, Lookup, chunks_of, decode, forgotten};
+use quipu_transcript::{DecodedEntry, Lookup, chunks_of, decode, forget_opening, forgotten};
 
 use crate::{Graph, HiddenSnapshot, Store, StoreError};
 
@@ -206,7 +206,9 @@ pub fn decode_shown(hidden: &HiddenSnapshot, node: &Node, parts: &dyn Lookup) ->
 }
 
 fn shown(hidden: &HiddenSnapshot, node: &Node, decoded: DecodedEntry) -> DecodedEntry {
-    if hidden.hides(&node.id) { forgotten(decoded) } else { decoded }
+    let mut shown = if hidden.hides(&node.id) { forgotten(decoded) } else { decoded };
+    forget_opening(&mut shown, |told| hidden.hides(told));
+    shown
 }
 
 /// What nodes mean to whoever is shown them. They are given away and come back with it: what many of them mean is read and made
@@ -221,7 +223,11 @@ pub async fn decode_all(
     let mut decoded = decode_all_whole(store, nodes).await?;
     let hidden = store.hidden();
     if !hidden.is_empty() {
-        for (node, one) in decoded.iter_mut().filter(|(node, _)| hidden.hides(&node.id)) {
+        for (node, one) in &mut decoded {
+            if !hidden.hides(&node.id) {
+                forget_opening(one, |told| hidden.hides(told));
+                continue;
+            }
             let empty = DecodedEntry { entry: Entry::Meta(Json::default()), step: StepInfo::default() };
             *one = shown(&hidden, node, std::mem::replace(one, empty));
         }

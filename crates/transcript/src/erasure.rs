@@ -148,6 +148,9 @@ fn own(value: &Value) -> Members {
     if let Some(compaction) = object("compaction") {
         let mut kept = only(compaction, &OF_COMPACTION);
         set(&mut kept, "summary", ERASED.into());
+        for (_, checkpoint) in kept.iter_mut().filter(|(name, _)| name == "checkpoint") {
+            without_context(checkpoint);
+        }
         set(&mut left, "compaction", Value::Object(kept));
     } else if value.get("whole").is_some() {
         // What stands in one piece in another part is read by its length there, which is another now.

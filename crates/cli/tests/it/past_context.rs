@@ -177,6 +177,32 @@ fn forgotten_or_retracted_past_goes_at_once() {
     world.run(&["-c", "-p", "three"]).ok();
     let third = text(&world.requests()[2]);
     assert!(!third.contains("blue token") && third.contains("two"), "{third}");
+    let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    let nodes = Value::from(world.nodes_of(&[&session])).to_string();
+    assert!(nodes.contains("Answer 2.") && !nodes.contains("blue token"), "{nodes}");
+    world.unchecked();
+}
+
+#[test]
+fn past_ends_where_the_session_begins_after_a_forget() {
+    let world = remembering(0);
+    covering(&world, 10_000);
+    for (at, turn) in ["one", "two", "three"].iter().enumerate() {
+        world.server.push(Answer::new().text(&long("Noted")).reply());
+        let args: &[&str] = if at == 0 { &["-p", turn] } else { &["-c", "-p", turn] };
+        world.run(args).ok();
+    }
+    world.run(&["compact"]).ok();
+    world.run(&["memory", "forget", "--yes", "branch", "heron"]).ok();
+    world.server.push(Answer::new().text("Go on.").reply());
+    world.run(&["-c", "-p", "four"]).ok();
+    let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    let nodes = world.nodes_of(&[&session]);
+    let state = |node: &Value| node.pointer("/epoch/context/opening/state").cloned();
+    let last = nodes.iter().rev().find_map(state).unwrap();
+    let state: Value = serde_json::from_str(last.as_str().unwrap()).unwrap();
+    let begun = nodes[0]["timestamp"].as_i64().unwrap();
+    assert!(state["boundary"].as_i64().unwrap() <= begun, "{begun} {state}");
     world.unchecked();
 }
 
@@ -300,6 +326,9 @@ fn cover_takes_the_place_of_a_summary_without_a_call() {
     let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
     let last = world.nodes_of(&[&session]).into_iter().rfind(|node| node["role"] == "assistant").unwrap();
     let at = world.run(&["context", "--at", last["id"].as_str().unwrap(), "--json"]).ok().json();
+    // Whose words the sentences are: of the two, the model is trusted less.
+    let shown = world.run(&["show", &node, "--json"]).ok().json();
+    assert_eq!(shown["provenance"]["author"], "agent", "{shown}");
     assert_eq!((&at["summary"]["node"], &at["summary"]["byModel"]), (&json!(node), &json!(false)), "{at}");
     assert!(at["leftOut"]["from"].is_string() && at["leftOut"]["last"].is_string(), "{at}");
     world.check();
@@ -360,4 +389,23 @@ fn model_sums_up_where_a_cover_has_no_room() {
     let shown = world.run(&["show", ran.text().trim()]).ok().text();
     assert!(shown.contains("To count."), "{shown}");
     world.check();
+}
+
+#[test]
+fn model_sums_up_where_no_sentence_can_be_copied() {
+    let world = World::new([]);
+    covering(&world, 10_000);
+    world.server.push(Answer::new().text(&long("Noted")).reply());
+    world.run_with(&["-p"], "The vault code is 4411.").ok();
+    for turn in ["two", "three"] {
+        world.server.push(Answer::new().text(&long("Noted")).reply());
+        world.run(&["-c", "-p", turn]).ok();
+    }
+    for text in ["## Goal\nTo count.", "It began."] {
+        world.server.push(Answer::new().text(text).reply());
+    }
+    let ran = world.run(&["compact"]).ok();
+    assert!(ran.err.contains("past-cover") && ran.err.contains("have no words to copy"), "{}", ran.err);
+    assert!(world.run(&["show", ran.text().trim()]).ok().text().contains("To count."));
+    world.unchecked();
 }

@@ -124,6 +124,30 @@ fn requests_of_sessions_equal_what_the_graph_gives() {
 }
 
 #[test]
+fn requests_with_a_past_before_them_equal_too() {
+    let world = World::new((0..3).map(|at| Answer::new().text(&format!("Answer {at}.")).reply()));
+    import(&world, "alpha", 0, &[("The port is 8123.", "Noted.")]);
+    world.run(&["memory", "on"]).ok();
+    world.run(&["config", "set", "memory.time", "on"]).ok();
+    world.run(&["past", "build"]).ok();
+    world.run(&["-p", "One."]).ok();
+    world.run(&["-p", "-c", "Two."]).ok();
+    import(&world, "beta", 1, &[("The key is violet.", "Noted.")]);
+    world.run(&["past", "build"]).ok();
+    world.run(&["-p", "-c", "Three."]).ok();
+    let sent = messages(&world.requests()[2])[0].to_string();
+    assert!(sent.contains("8123"), "{sent}");
+    let proof = world.run(&["past", "prove", "--json"]).ok().json();
+    let structure = &proof["structure"];
+    assert_eq!((&structure["equal"], &structure["different"]), (&json!(3), &json!([])), "{proof}");
+    // What a person had forgotten is not put together again.
+    world.run(&["memory", "forget", "--yes", "8123"]).ok();
+    let structure = world.run(&["past", "prove", "--json"]).ok().json()["structure"].clone();
+    assert_eq!((&structure["equal"], &structure["different"]), (&json!(0), &json!([])), "{structure}");
+    world.unchecked();
+}
+
+#[test]
 fn chunk_of_another_program_is_checked_and_left_out() {
     let world = World::new([]);
     import(&world, "alpha", 0, &[("The port is 8123.", "Noted."), ("Marta calls.", "Good.")]);

@@ -74,8 +74,9 @@ impl Task {
         let all = self.machine.nodes();
         let looked_at = if is_new { all } else { &all[all.len().saturating_sub(NEWEST)..] };
         let left = self.machine.left_nodes();
-        let nodes: Vec<NodeId> =
-            looked_at.iter().chain(left).filter(|node| hidden.hides(node)).copied().collect();
+        let told: &[NodeId] = if is_new { self.machine.opening_nodes() } else { &[] };
+        let all = looked_at.iter().chain(left).chain(told);
+        let nodes: Vec<NodeId> = all.filter(|node| hidden.hides(node)).copied().collect();
         if !nodes.is_empty() {
             self.give(MachineInput::Forgotten(nodes));
         }

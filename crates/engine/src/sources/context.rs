@@ -1,7 +1,9 @@
 //! What a context source gave, checked and sealed.
 
+use quipu_machine::ConversationBrief;
 use quipu_protocol::{EpochOpening, OpeningBoundary, Trust};
 use quipu_seal::Sealer;
+use quipu_store::HiddenSnapshot;
 
 use super::prompt::{Part, marked};
 use super::{Context, Opening, SECTION_ID, SOURCE_SECTIONS, SOURCE_TEXT, Section, SourceError};
@@ -70,4 +72,17 @@ pub(super) fn checked_opening(
         boundary.map(|pair| OpeningBoundary { assistant: sealed(&pair.assistant), user: sealed(&pair.user) });
     let (text, state) = (sealed(&text), state.as_deref().map(sealed));
     Ok(Some(EpochOpening { source: source.to_owned(), text, boundary, nodes, state }))
+}
+
+/// What a source is to say of what stands before the conversation.
+pub(super) enum OpeningTerms<'a> {
+    /// Nothing: this stays.
+    Kept(Option<&'a EpochOpening>),
+    /// What is there from now on, instead of this.
+    Asked(Option<&'a EpochOpening>, &'a ConversationBrief),
+}
+
+/// Whether what stands before the conversation tells something that a person had forgotten.
+pub(super) fn tells_forgotten(hidden: &HiddenSnapshot, opening: &EpochOpening) -> bool {
+    hidden.problem().is_none() && opening.nodes.iter().any(|node| hidden.hides(node))
 }

@@ -8,16 +8,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::future::join_all;
 use quipu_machine::{Calls, ConversationBrief, EpochReason, RefreshResult, Refreshes, Stretch, Summary};
-use quipu_protocol::{Epoch, EpochContext, EpochOpening, Model, NodeId, Trust};
+use quipu_protocol::{Epoch, EpochContext, EpochOpening, Model, NodeId, Origin, Provenance, Trust};
 use quipu_seal::Sealer;
-use quipu_store::{Graph, HiddenSnapshot};
+use quipu_store::Graph;
 use quipu_tools::Tool;
 use quipu_transcript::{FORGOTTEN, PLAN_TOOL, TODO_TOOL, estimate_text};
 use tokio_util::sync::CancellationToken;
 
 use super::absent::AbsentTool;
 use super::asking::{Answer, ask};
-use super::context::{ContextParts, checked, checked_opening};
+use super::context::{ContextParts, OpeningTerms, checked, checked_opening, tells_forgotten};
 use super::gather::{GivenTool, ToolSet, in_order};
 use super::prompt::{Frame, Part, SourceParts, compose, take_apart};
 use super::{
@@ -398,7 +398,7 @@ impl Sources {
             _ => {
                 // A new beginning: what only the record knows is over.
                 self.contexts.retain(|slot| slot.installed.is_some());
-                let held = self.first_sections(wanted.model, &parts, notices).await;
+                let held = self.first_sections(wanted.model, &parts, (was.is_some(), opened), notices).await;
                 let (rest, record) = self.compose(&frame, &held);
                 match &was {
                     // The same bytes need no other record.
@@ -427,14 +427,20 @@ impl Sources {
         &mut self,
         model: &Model,
         recorded: &BTreeMap<String, Vec<Part>>,
+        (goes_on, opened): (bool, Option<&EpochOpening>),
         notices: &mut Vec<String>,
     ) -> Vec<LastAnswer<ContextParts>> {
         let never = &CancellationToken::new();
         let this = &*self;
+        // What stands before a conversation that goes on is not begun anew: the next run asks for it.
+        let kept = |slot: &ContextSlot| opened.filter(|opening| opening.source == slot.name);
         let asked = this.contexts.iter().map(|slot| async move {
             let seen = slot.installed.as_ref().map_or(0, |one| one.version.number());
-            let (before, brief) = (None, &ConversationBrief::default());
-            (seen, this.context_of(slot, EpochReason::Start, model, (before, brief), never).await)
+            let terms = match goes_on {
+                true => OpeningTerms::Kept(kept(slot)),
+                false => OpeningTerms::Asked(None, &ConversationBrief::default()),
+            };
+            (seen, this.context_of(slot, EpochReason::Start, model, terms, never).await)
         });
         let answers = join_all(asked).await;
         let mut held = Vec::with_capacity(answers.len());
@@ -447,7 +453,7 @@ impl Sources {
                     reported.insert(context_key(&slot.name), text.clone());
                     notices.push(text);
                     let parts = recorded.get(&slot.name).cloned().unwrap_or_default();
-                    ContextParts { parts, ..ContextParts::default() }
+                    ContextParts { parts, opening: kept(slot).cloned(), ..ContextParts::default() }
                 }
                 Answer::Cancelled => ContextParts::default(),
             };
@@ -462,26 +468,30 @@ impl Sources {
         slot: &ContextSlot,
         reason: EpochReason,
         model: &Model,
-        (before, brief): (Option<&EpochOpening>, &ConversationBrief),
+        terms: OpeningTerms<'_>,
         cancel: &CancellationToken,
     ) -> Answer<ContextParts> {
         let Some(InstalledContext { source, .. }) = &slot.installed else { return Answer::Cancelled };
         let budget = (model.context_window > 0).then_some(model.context_window / SHARE);
         let asked = ContextAsk { reason, budget, cx: self.cx() };
-        let opening = OpeningAsk {
-            reason,
-            before: before.cloned(),
-            first: brief.first,
-            earlier: brief.earlier.clone(),
-            tokens: brief.tokens,
-            window: model.context_window,
-            cx: self.cx(),
-        };
         let work = async {
             let given = source.context(&asked).await?;
             let parts = checked(&self.sealer, &slot.name, source.limit(), given)?;
-            let opening = source.opening(&opening).await?;
-            let opening = checked_opening(&self.sealer, &slot.name, opening)?;
+            let opening = match terms {
+                OpeningTerms::Kept(opening) => opening.cloned(),
+                OpeningTerms::Asked(before, brief) => {
+                    let asked = OpeningAsk {
+                        reason,
+                        before: before.cloned(),
+                        first: brief.first,
+                        earlier: brief.earlier.clone(),
+                        tokens: brief.tokens,
+                        window: model.context_window,
+                        cx: self.cx(),
+                    };
+                    checked_opening(&self.sealer, &slot.name, source.opening(&asked).await?)?
+                }
+            };
             Ok(ContextParts { opening, ..parts })
         };
         ask(&self.sealer, || source.deadline(), cancel, work).await
@@ -535,7 +545,7 @@ impl Sources {
                     false if seen == last.seen => wanted?,
                     false => EpochReason::Source,
                 };
-                let asks = (opening, brief);
+                let asks = OpeningTerms::Asked(opening, brief);
                 Some(async move { (at, seen, self.context_of(slot, reason, model, asks, cancel).await) })
             });
         let (tools, contexts) = tokio::join!(join_all(tools), join_all(contexts));
@@ -676,8 +686,8 @@ impl Sources {
         for (name, InstalledContext { source, .. }) in installed {
             let asked = self.compaction_ask(stretch, head);
             let work = async {
-                let Some(text) = source.compaction(&asked).await? else { return Ok(None) };
-                let (bytes, tokens) = (text.len(), estimate_text(&text));
+                let Some(given) = source.compaction(&asked).await? else { return Ok(None) };
+                let (bytes, tokens) = (given.text.len(), estimate_text(&given.text));
                 if bytes > SOURCE_TEXT || tokens > asked.max_tokens {
                     return Err(SourceError::new(format!(
                         "it returned {bytes} bytes (about {tokens} tokens); the limit is {SOURCE_TEXT} bytes and {} \
@@ -685,17 +695,18 @@ impl Sources {
                         asked.max_tokens
                     )));
                 }
-                Ok(Some(text))
+                Ok(Some(given))
             };
             match ask(&self.sealer, || source.deadline(), cancel, work).await {
-                Answer::Given(Some(text)) if !text.trim().is_empty() => {
-                    let text = self.sealer.seal(&text).into_owned();
+                Answer::Given(Some(given)) if !given.text.trim().is_empty() => {
+                    let text = self.sealer.seal(&given.text).into_owned();
+                    let by = |author| Provenance::new(Origin::Process, author).named(name);
                     let summary = Summary {
                         text,
                         made: Calls::default(),
                         supplied_by: Some(name.clone()),
                         hooks: Vec::new(),
-                        provenance: None,
+                        provenance: given.author.map(by),
                     };
                     return (Some(summary), notices);
                 }
@@ -708,11 +719,6 @@ impl Sources {
         }
         (None, notices)
     }
-}
-
-/// Whether what stands before the conversation tells something that a person had forgotten.
-fn tells_forgotten(hidden: &HiddenSnapshot, opening: &EpochOpening) -> bool {
-    hidden.problem().is_none() && opening.nodes.iter().any(|node| hidden.hides(node))
 }
 
 fn context_key(name: &str) -> String {

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use quipu_protocol::{
-    CompactionReason, EpochOpening, Message, NodeId, OpeningBoundary, SessionId, Trust, UnixMs,
+    AuthorClass, CompactionReason, EpochOpening, Message, NodeId, OpeningBoundary, SessionId, Trust, UnixMs,
 };
 use quipu_tools::Tool;
 
@@ -246,6 +246,21 @@ pub struct Opening {
     pub state: Option<String>,
 }
 
+/// A summary in place of the model's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceSummary {
+    /// What it says.
+    pub text: String,
+    /// The class of the least trusted author whose words it has; `None` where it counts as the model's.
+    pub author: Option<AuthorClass>,
+}
+
+impl From<String> for SourceSummary {
+    fn from(text: String) -> Self {
+        Self { text, author: None }
+    }
+}
+
 /// What a compaction is about to sum up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompactionAsk {
@@ -366,7 +381,7 @@ pub trait ContextSource: Send + Sync + 'static {
     fn compaction<'a>(
         &'a self,
         _ask: &'a CompactionAsk,
-    ) -> BoxFuture<'a, Result<Option<String>, SourceError>> {
+    ) -> BoxFuture<'a, Result<Option<SourceSummary>, SourceError>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use quipu::protocol::{Entry, EpochOpening, Message, OpeningBoundary, Outcome};
+use quipu::protocol::{AuthorClass, Entry, EpochOpening, Message, OpeningBoundary, Outcome};
 use quipu::store::{LineageEnd, Store as _, Upkeep as _, decode_nodes};
 use quipu::{
     CompactionAsk, CompactionSettings, Context, ContextAsk, ContextSource, EpochReason, Opening, OpeningAsk,
-    PruneSettings, SessionOptions, SourceError,
+    PruneSettings, SessionOptions, SourceError, SourceSummary,
 };
 
 use crate::support::{World, say, text_of};
@@ -65,9 +65,10 @@ impl ContextSource for Chapters {
     fn compaction<'a>(
         &'a self,
         ask: &'a CompactionAsk,
-    ) -> BoxFuture<'a, Result<Option<String>, SourceError>> {
+    ) -> BoxFuture<'a, Result<Option<SourceSummary>, SourceError>> {
         self.compactions.lock().unwrap().push(ask.clone());
-        std::future::ready(Ok(Some("all that left".to_owned()))).boxed()
+        let given = SourceSummary { text: "all that left".to_owned(), author: Some(AuthorClass::Untrusted) };
+        std::future::ready(Ok(Some(given))).boxed()
     }
 }
 
@@ -154,6 +155,26 @@ async fn opening_stays_until_its_source_says_otherwise() {
         assert_eq!(live.run(text).await, Outcome::Done);
         assert_eq!(sent(&world), expect);
     }
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opening_outlasts_another_system_prompt() {
+    let world = World::new();
+    let live = world.create_with(options(&world, &Chapters::new(&["one"]))).await;
+    assert_eq!(live.run("first").await, Outcome::Done);
+    let id = live.id();
+    live.finish().await;
+    let world = world.reopen();
+    let chapters = Chapters::new(&[""]);
+    let other = SessionOptions { system: Some("Other words.".into()), ..options(&world, &chapters) };
+    let opened = world.engine.open(&id, other).await.unwrap();
+    let live = crate::support::LiveSession::of(opened.session).await;
+    assert_eq!(live.run("second").await, Outcome::Done);
+    assert_eq!(sent(&world), ["one", "breath", "now", "first", "done", "second"]);
+    // The conversation goes on: nothing of it begins.
+    assert_eq!(chapters.reasons(), [EpochReason::Run]);
     live.finish().await;
     world.check().await;
 }

@@ -13,7 +13,7 @@ use quipu::store::{LineageEnd, Store, decode_nodes};
 use quipu::{
     CompactionAsk, Context, ContextAsk, ContextSource, EpochReason, OpenedSession, PruneSettings, Rules,
     RulesSource, SOURCE_TEXT, SOURCE_TOOL_BYTES, SOURCE_TOOLS, Section, SessionOptions, SourceContext,
-    SourceError, SourceVersion, Tool, ToolOutput, ToolSource, TravelSettings,
+    SourceError, SourceSummary, SourceVersion, Tool, ToolOutput, ToolSource, TravelSettings,
 };
 use serde_json::json;
 
@@ -162,10 +162,10 @@ impl ContextSource for Notes {
     fn compaction<'a>(
         &'a self,
         ask: &'a CompactionAsk,
-    ) -> BoxFuture<'a, Result<Option<String>, SourceError>> {
+    ) -> BoxFuture<'a, Result<Option<SourceSummary>, SourceError>> {
         self.compactions.lock().unwrap().push(ask.clone());
         let does = self.summary.lock().unwrap().clone();
-        does.it().boxed()
+        async move { Ok(does.it().await?.map(SourceSummary::from)) }.boxed()
     }
 }
 

@@ -506,7 +506,14 @@ pub const KEYS: &[Key] = &[
         HISTORY,
         "new sessions begin with summaries of the project's past, where memory is on",
     ),
-    key("memory.timeTokens", COUNT, "8000", NextSession, HISTORY, "tokens of these summaries at most"),
+    key(
+        "memory.timeTokens",
+        COUNT,
+        "8000",
+        NextSession,
+        HISTORY,
+        "tokens of these summaries at most; more than 20000 count as 20000",
+    ),
     key("memory.delay", Kind::Flag, "true", NextSession, HISTORY, "other summaries are served one run later"),
     key(
         "memory.boundary",

@@ -1,5 +1,7 @@
 //! What a person had forgotten while something is under way.
 
+use quipu_protocol::{EpochContext, EpochOpening};
+
 use super::*;
 
 #[test]
@@ -23,6 +25,25 @@ fn removal_of_an_unsent_call_spares_the_next_one() {
     world.finish();
     assert!(world.steps.is_empty());
     world.laws.finish().unwrap();
+}
+
+#[test]
+fn answer_is_outdated_where_the_opening_told_what_goes() {
+    let told = NodeId([7; 32]);
+    let opening = EpochOpening { text: "the past".into(), nodes: vec![told], ..EpochOpening::default() };
+    let mut start = start();
+    start.prefix.epoch.context = Some(EpochContext { opening: Some(opening), ..EpochContext::default() });
+    let mut world = World::of(start);
+    world.command(Command::Prompt { input: "go".into(), when: QueueMode::Now });
+    while world.call.is_none() {
+        assert!(!world.commits.is_empty());
+        world.commit(255);
+    }
+    let is_outdated = |world: &World| world.machine.run.as_ref().is_some_and(|run| run.is_outdated);
+    world.machine.on(1_000, MachineInput::Forgotten(vec![NodeId([8; 32])]));
+    assert!(!is_outdated(&world));
+    world.machine.on(1_000, MachineInput::Forgotten(vec![told]));
+    assert!(is_outdated(&world));
 }
 
 #[test]

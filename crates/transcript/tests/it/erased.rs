@@ -178,6 +178,17 @@ fn erased_parts_of_any_kind_hold_no_text() {
 }
 
 #[test]
+fn checkpoint_of_a_compaction_keeps_no_text() {
+    let opening = format!(r#"{{"source":"past","state":"{WORD}","text":"{WORD}"}}"#);
+    let epoch = format!(r#"{{"context":{{"opening":{opening}}},"model":"m","provider":"p"}}"#);
+    let compaction = format!(r#"{{"checkpoint":{{"epoch":{epoch},"session":"s1"}}}}"#);
+    let own = format!(r#"{{"compaction":{compaction},"entry":"compaction","v":1}}"#);
+    let left = erased_part(&Blob::new("quipu", own).unwrap()).content;
+    let kept = r#""checkpoint":{"epoch":{"model":"m","provider":"p"},"session":"s1"}"#;
+    assert!(left.contains(kept) && !left.contains(WORD), "{left}");
+}
+
+#[test]
 fn headers_of_a_call_keep_their_names_alone() {
     let own = r#"{"entry":"message","step":{"call":{"headers":{"x-note":"a secret"},"model":"m"}},"v":1}"#;
     let left = erased_part(&Blob::new("quipu", own).unwrap()).content;
