@@ -21,7 +21,7 @@ const BATCH: usize = 64;
 const BATCH_NODES: usize = 4_096;
 /// Chunks that are superseded by one node.
 const SUPERSEDED: usize = 1_000;
-/// How often a build plans anew because somebody else wrote to the past.
+/// How often in a row a build plans anew because somebody else wrote to the past, before it has committed anything.
 const TRIES: usize = 8;
 /// Summaries in the place of a model's that are told one by one.
 const TOLD: usize = 1_000;
@@ -219,12 +219,15 @@ async fn build(
     let mut end = BuildEnd::default();
     let mut done = 0;
     let mut anew: Option<PastPlan> = None;
-    for tried in 1.. {
+    let mut tried = 0;
+    loop {
         let plan = anew.as_ref().unwrap_or(plan);
         let mut run = BuildRun::new(store, scope, by, plan, now).await?;
         let ran = run.run(&mut end, &mut done, progress).await;
         let made = run.reached;
         end.add(plan.size_of(0..made));
+        // What comes forward may be disturbed again.
+        tried = if run.has_saved { 1 } else { tried + 1 };
         match ran {
             Ok(()) => break,
             Err(Unmade::Error(PastError::Busy(_))) if tried < TRIES => {
@@ -271,6 +274,7 @@ struct BuildRun<'a> {
     made: Vec<Option<MadeChunk>>,
     /// Chunks of the plan before this place are committed.
     reached: usize,
+    has_saved: bool,
 }
 
 impl<'a> BuildRun<'a> {
@@ -284,7 +288,7 @@ impl<'a> BuildRun<'a> {
         let importers = importers(store, scope).await?;
         let writer = PastWriter::new(store, scope, &plan.index);
         let made = vec![None; plan.chunks.len()];
-        Ok(Self { store, scope, by, plan, now, importers, writer, made, reached: 0 })
+        Ok(Self { store, scope, by, plan, now, importers, writer, made, reached: 0, has_saved: false })
     }
 
     async fn run(
@@ -307,8 +311,9 @@ impl<'a> BuildRun<'a> {
                     self.writer.supersede(of.to_vec(), self.now);
                 }
             }
-            self.writer.save().await?;
+            self.save().await?;
             *done += made;
+            self.has_saved |= made > 0;
             self.reached = after;
             tell(*done, end);
         }
@@ -317,9 +322,22 @@ impl<'a> BuildRun<'a> {
             for of in self.plan.orphans.chunks(SUPERSEDED) {
                 self.writer.supersede(of.to_vec(), self.now);
             }
-            self.writer.save().await?;
+            self.save().await?;
         }
         Ok(())
+    }
+
+    /// Commits, unless something was forgotten meanwhile that it may tell.
+    async fn save(&mut self) -> Result<(), Unmade> {
+        self.check_hidden()?;
+        Ok(self.writer.save().await?)
+    }
+
+    fn check_hidden(&self) -> Result<(), PastError> {
+        if self.store.hidden().version() == self.plan.hidden {
+            return Ok(());
+        }
+        Err(PastError::Busy(self.scope.session()))
     }
 
     /// Chunks from here on, as many as are made together: of a model's, one.
@@ -476,6 +494,7 @@ impl<'a> BuildRun<'a> {
                     end.size.input_tokens += reply.input;
                     end.size.output_tokens += reply.output;
                     end.cost += reply.cost;
+                    self.check_hidden()?;
                     reply
                 }
                 Err(AskRefusal::Never(why)) => {
