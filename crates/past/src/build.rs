@@ -125,6 +125,8 @@ pub struct BuildEnd {
     pub replaced_count: usize,
     /// `None` where all is made.
     pub stop: Option<BuildStop>,
+    /// The last node that it committed.
+    pub head: Option<NodeId>,
 }
 
 impl BuildEnd {
@@ -222,9 +224,10 @@ async fn build(
     let mut tried = 0;
     loop {
         let plan = anew.as_ref().unwrap_or(plan);
-        let mut run = BuildRun::new(store, scope, by, plan, now).await?;
+        let mut run = BuildRun::new(store, scope, by, plan, (now, end.head)).await?;
         let ran = run.run(&mut end, &mut done, progress).await;
         let made = run.reached;
+        end.head = run.head.or(end.head);
         end.add(plan.size_of(0..made));
         // What comes forward may be disturbed again.
         tried = if run.has_saved { 1 } else { tried + 1 };
@@ -275,6 +278,7 @@ struct BuildRun<'a> {
     /// Chunks of the plan before this place are committed.
     reached: usize,
     has_saved: bool,
+    head: Option<NodeId>,
 }
 
 impl<'a> BuildRun<'a> {
@@ -283,12 +287,12 @@ impl<'a> BuildRun<'a> {
         scope: &'a PastScope,
         by: Summaries<'a>,
         plan: &'a PastPlan,
-        now: UnixMs,
+        (now, step): (UnixMs, Option<NodeId>),
     ) -> Result<Self, PastError> {
         let importers = importers(store, scope).await?;
-        let writer = PastWriter::new(store, scope, &plan.index);
+        let writer = PastWriter::new(store, scope, &plan.index).after(step);
         let made = vec![None; plan.chunks.len()];
-        Ok(Self { store, scope, by, plan, now, importers, writer, made, reached: 0, has_saved: false })
+        Ok(Self { store, scope, by, plan, now, importers, writer, made, reached: 0, has_saved: false, head: None })
     }
 
     async fn run(
@@ -330,7 +334,12 @@ impl<'a> BuildRun<'a> {
     /// Commits, unless something was forgotten meanwhile that it may tell.
     async fn save(&mut self) -> Result<(), Unmade> {
         self.check_hidden()?;
-        Ok(self.writer.save().await?)
+        let stood = self.writer.stands();
+        self.writer.save().await?;
+        if self.writer.stands() != stood {
+            self.head = self.writer.stands();
+        }
+        Ok(())
     }
 
     fn check_hidden(&self) -> Result<(), PastError> {

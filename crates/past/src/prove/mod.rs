@@ -33,7 +33,17 @@ pub async fn keep_proof(
     proof: Option<ProofRecord>,
     now: UnixMs,
 ) -> Result<Option<NodeId>, PastError> {
-    let mut writer = PastWriter::new(store, scope, index);
+    let writer = PastWriter::new(store, scope, index);
+    keep(writer, index, verdicts, proof, now).await
+}
+
+async fn keep(
+    mut writer: PastWriter<'_>,
+    index: &PastIndex,
+    verdicts: Vec<ChunkVerdict>,
+    proof: Option<ProofRecord>,
+    now: UnixMs,
+) -> Result<Option<NodeId>, PastError> {
     let new = verdicts.into_iter().filter(|verdict| {
         let is_needed = index.get(&verdict.chunk).is_some_and(|chunk| chunk.needs_grounding);
         is_needed && index.verdict(&verdict.chunk).is_none()
@@ -50,13 +60,15 @@ pub async fn keep_proof(
     Ok(node)
 }
 
-/// Checks the chunks that need it and were not checked yet, and keeps what was found: for who has just made some.
+/// Checks the chunks that need it and were not checked yet, and keeps what was found: for who has just made some, up to the node `made`,
+/// with which they are undone.
 ///
 /// # Errors
 /// `Busy`, `Store`.
 pub async fn mark_ungrounded(
     store: &dyn Graph,
     scope: &PastScope,
+    made: Option<NodeId>,
     now: UnixMs,
 ) -> Result<Vec<ChunkVerdict>, PastError> {
     let index = PastIndex::read(store, scope).await?;
@@ -64,6 +76,7 @@ pub async fn mark_ungrounded(
     let mut found: Vec<ChunkVerdict> =
         found.into_iter().filter(|verdict| index.verdict(&verdict.chunk).is_none()).collect();
     found.sort_by_key(|verdict| verdict.chunk);
-    keep_proof(store, scope, &index, found.clone(), None, now).await?;
+    let writer = PastWriter::new(store, scope, &index).after(made);
+    keep(writer, &index, found.clone(), None, now).await?;
     Ok(found)
 }
