@@ -273,13 +273,16 @@ impl Engine {
     /// The session that can go to a node: its own, when we write it.
     ///
     /// # Errors
-    /// `NoSession`, `Foreign`; `Open` with `NoSuchNode` or `Store`.
+    /// `NoSession`, `Foreign`; `Open` with `NoSuchNode`, `Notes` or `Store`.
     pub async fn session_to_jump(&self, to: NodeId) -> Result<SessionId, ChangeError> {
         self.node_of(to).await?;
         let session = self.session_of(to).await?.ok_or(ChangeError::NoSession(to))?;
         let row = self.row_of(&session).await?;
         if row.agent != crate::AGENT {
             return Err(ChangeError::Foreign { session, agent: row.agent });
+        }
+        if crate::takes_no_prompts(&row) {
+            return Err(OpenError::Notes(session).into());
         }
         Ok(session)
     }

@@ -141,6 +141,9 @@ impl Engine {
         if row.agent != crate::AGENT {
             return Err(ChangeError::Foreign { session: row.id, agent: row.agent });
         }
+        if crate::takes_no_prompts(&row) {
+            return Err(crate::OpenError::Notes(row.id).into());
+        }
         let head = self.head_of(&row).await?;
         self.node_of(from).await?;
         let base = store.fork_point(head, from).await?;

@@ -77,6 +77,17 @@ impl Lease {
     }
 }
 
+/// Gives a lease back also where the work on it is dropped.
+struct LeaseGuard(Option<Lease>);
+
+impl Drop for LeaseGuard {
+    fn drop(&mut self) {
+        if let (Some(lease), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(async move { lease.release().await });
+        }
+    }
+}
+
 /// Does this while nobody else writes to a ref; `busy` is the error where somebody living does.
 ///
 /// # Errors
@@ -91,14 +102,21 @@ pub async fn with_lease<T, E: From<StoreError>>(
     if lease.take(name).await? != LeaseResult::Acquired {
         return Err(busy());
     }
+    let mut guard = LeaseGuard(Some(lease));
     let mut work = std::pin::pin!(work);
     let done = loop {
         match tokio::time::timeout(RENEW, &mut work).await {
             Ok(done) => break done,
-            Err(_) => lease.hold(name).await,
+            Err(_) => {
+                if let Some(lease) = &guard.0 {
+                    lease.hold(name).await;
+                }
+            }
         }
     };
-    lease.release().await;
+    if let Some(lease) = guard.0.take() {
+        lease.release().await;
+    }
     done
 }
 

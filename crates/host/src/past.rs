@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use quipu::{Runner, RunnerError};
 use quipu_memory::project_root;
+use quipu_past::prove::mark_ungrounded;
 use quipu_past::{BuildEnd, BuildProgress, ExtractiveSummary, PastError, PastPlan, PastScope, Summaries};
 use quipu_store::Graph;
 
@@ -42,6 +43,17 @@ impl From<PastError> for Failure {
 #[must_use]
 pub fn project_past(cwd: &Path) -> PastScope {
     PastScope::Project(project_root(cwd).to_string_lossy().into_owned())
+}
+
+/// A build, and what was found when its chunks were checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FinishedBuild {
+    /// What it did.
+    pub end: BuildEnd,
+    /// Chunks that say what their sources do not.
+    pub ungrounded: usize,
+    /// Why they could not be checked.
+    pub warning: Option<String>,
 }
 
 /// Who makes the summaries of pasts here.
@@ -98,7 +110,7 @@ impl PastWriters {
         Ok(self.summaries().plan(store, scope, now()).await?)
     }
 
-    /// Makes what is missing, while no other process does.
+    /// Makes what is missing and checks it, while no other process does.
     ///
     /// # Errors
     /// Where another process builds the same past, or others write to it again and again; what the store says.
@@ -107,13 +119,21 @@ impl PastWriters {
         store: &Arc<dyn Graph>,
         scope: &PastScope,
         progress: &mut (dyn FnMut(BuildProgress) + Send),
-    ) -> Result<BuildEnd, Failure> {
+    ) -> Result<FinishedBuild, Failure> {
         let busy = || Failure::from(PastError::Busy(scope.session()));
         let work = async {
             // As it stands now that nobody else writes.
             let plan = self.plan(&**store, scope).await?;
             let end = self.summaries().build(&**store, scope, &plan, now(), progress).await;
-            end.map_err(Failure::from)
+            let end = end?;
+            // What was made stays, and is checked when it is served, where this fails.
+            Ok(match mark_ungrounded(&**store, scope, end.head, now()).await {
+                Ok(found) => {
+                    let ungrounded = found.iter().filter(|verdict| !verdict.is_grounded()).count();
+                    FinishedBuild { end, ungrounded, warning: None }
+                }
+                Err(error) => FinishedBuild { end, ungrounded: 0, warning: Some(error.to_string()) },
+            })
         };
         quipu::with_lease(store, &scope.ref_name(), busy, work).await
     }

@@ -1283,7 +1283,8 @@ proptest! {
         }
         world.finish();
         // What could not be written goes with the next commit.
-        if !closes && !(world.machine.unsaved.is_empty() && world.machine.deferred_ops.is_empty()) {
+        let is_owed = !world.machine.unsaved.is_empty() || !world.machine.deferred_ops.is_empty();
+        if is_owed && !closes {
             world.command(Command::Prompt { input: "again".into(), when: QueueMode::Now });
             world.finish();
         }

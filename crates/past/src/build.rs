@@ -21,7 +21,7 @@ const BATCH: usize = 64;
 const BATCH_NODES: usize = 4_096;
 /// Chunks that are superseded by one node.
 const SUPERSEDED: usize = 1_000;
-/// How often a build plans anew because somebody else wrote to the past.
+/// How often in a row a build plans anew because somebody else wrote to the past, before it has committed anything.
 const TRIES: usize = 8;
 /// Summaries in the place of a model's that are told one by one.
 const TOLD: usize = 1_000;
@@ -125,6 +125,8 @@ pub struct BuildEnd {
     pub replaced_count: usize,
     /// `None` where all is made.
     pub stop: Option<BuildStop>,
+    /// The last node that it committed.
+    pub head: Option<NodeId>,
 }
 
 impl BuildEnd {
@@ -219,12 +221,16 @@ async fn build(
     let mut end = BuildEnd::default();
     let mut done = 0;
     let mut anew: Option<PastPlan> = None;
-    for tried in 1.. {
+    let mut tried = 0;
+    loop {
         let plan = anew.as_ref().unwrap_or(plan);
-        let mut run = BuildRun::new(store, scope, by, plan, now).await?;
+        let mut run = BuildRun::new(store, scope, by, plan, (now, end.head)).await?;
         let ran = run.run(&mut end, &mut done, progress).await;
         let made = run.reached;
+        end.head = run.head.or(end.head);
         end.add(plan.size_of(0..made));
+        // What comes forward may be disturbed again.
+        tried = if run.has_saved { 1 } else { tried + 1 };
         match ran {
             Ok(()) => break,
             Err(Unmade::Error(PastError::Busy(_))) if tried < TRIES => {
@@ -271,6 +277,8 @@ struct BuildRun<'a> {
     made: Vec<Option<MadeChunk>>,
     /// Chunks of the plan before this place are committed.
     reached: usize,
+    has_saved: bool,
+    head: Option<NodeId>,
 }
 
 impl<'a> BuildRun<'a> {
@@ -279,12 +287,24 @@ impl<'a> BuildRun<'a> {
         scope: &'a PastScope,
         by: Summaries<'a>,
         plan: &'a PastPlan,
-        now: UnixMs,
+        (now, step): (UnixMs, Option<NodeId>),
     ) -> Result<Self, PastError> {
         let importers = importers(store, scope).await?;
-        let writer = PastWriter::new(store, scope, &plan.index);
+        let writer = PastWriter::new(store, scope, &plan.index).after(step);
         let made = vec![None; plan.chunks.len()];
-        Ok(Self { store, scope, by, plan, now, importers, writer, made, reached: 0 })
+        Ok(Self {
+            store,
+            scope,
+            by,
+            plan,
+            now,
+            importers,
+            writer,
+            made,
+            reached: 0,
+            has_saved: false,
+            head: None,
+        })
     }
 
     async fn run(
@@ -307,8 +327,9 @@ impl<'a> BuildRun<'a> {
                     self.writer.supersede(of.to_vec(), self.now);
                 }
             }
-            self.writer.save().await?;
+            self.save().await?;
             *done += made;
+            self.has_saved |= made > 0;
             self.reached = after;
             tell(*done, end);
         }
@@ -317,9 +338,27 @@ impl<'a> BuildRun<'a> {
             for of in self.plan.orphans.chunks(SUPERSEDED) {
                 self.writer.supersede(of.to_vec(), self.now);
             }
-            self.writer.save().await?;
+            self.save().await?;
         }
         Ok(())
+    }
+
+    /// Commits, unless something was forgotten meanwhile that it may tell.
+    async fn save(&mut self) -> Result<(), Unmade> {
+        self.check_hidden()?;
+        let stood = self.writer.stands();
+        self.writer.save().await?;
+        if self.writer.stands() != stood {
+            self.head = self.writer.stands();
+        }
+        Ok(())
+    }
+
+    fn check_hidden(&self) -> Result<(), PastError> {
+        if self.store.hidden().version() == self.plan.hidden {
+            return Ok(());
+        }
+        Err(PastError::Busy(self.scope.session()))
     }
 
     /// Chunks from here on, as many as are made together: of a model's, one.
@@ -476,6 +515,7 @@ impl<'a> BuildRun<'a> {
                     end.size.input_tokens += reply.input;
                     end.size.output_tokens += reply.output;
                     end.cost += reply.cost;
+                    self.check_hidden()?;
                     reply
                 }
                 Err(AskRefusal::Never(why)) => {

@@ -1,8 +1,10 @@
 //! Whether a past is whole: what it has no summary of, what came after it, and how its chunks lie.
 
+use std::collections::HashSet;
+
 use crate::overlap::OverlapIndex;
 use crate::plan::{PlannedProgress, PlannedSources};
-use crate::{PastPlan, TimeRange};
+use crate::{ChunkEntry, PastPlan, ReviewState, TimeRange, WorkId};
 
 /// A stretch of the past that no chunk sums up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,11 +50,16 @@ impl PastPlan {
         // The finest first, and of equals the one with the lowest id.
         let live = self.index.live().map(|live| (live.span, (live.span.width(), live.id)));
         let live = OverlapIndex::new(live);
+        // Where a person's words stand in the place of a chunk, it is not missed.
+        let replaced = self.index.chunks().filter(|chunk| chunk.is_replaced && !is_retracted(chunk));
+        let replaced: HashSet<WorkId> = replaced.filter_map(|chunk| chunk.work).collect();
         for chunk in &self.chunks {
             let PlannedSources::Nodes { nodes, .. } = &chunk.of else { continue };
             let mut gap = PastGap { span: chunk.span, nodes: nodes.len(), late_for: None };
             if chunk.progress == PlannedProgress::Retracted {
-                check.retracted.push(gap);
+                if !replaced.contains(&chunk.work) {
+                    check.retracted.push(gap);
+                }
             } else if chunk.is_pending() {
                 let finest = live.least(chunk.span).and_then(|(_, id)| self.index.get(&id));
                 gap.late_for = finest.map(|live| self.index.key(live));
@@ -63,4 +70,8 @@ impl PastPlan {
         check.retracted.sort_by_key(|gap| gap.span);
         check
     }
+}
+
+fn is_retracted(chunk: &ChunkEntry) -> bool {
+    chunk.state == ReviewState::Retracted
 }

@@ -101,7 +101,9 @@ pub async fn write_chunk(
     // What stands in the place of others is of all that they are of.
     for id in &supersedes {
         let former = find(id)?;
-        children.extend(former.children.iter().copied());
+        // What was taken back since is in no chunk.
+        let there = |child: &&PastId| index.get(child).is_some_and(ChunkEntry::is_live);
+        children.extend(former.children.iter().filter(there).copied());
         for chunk in crate::read_chunks(store, scope, &[former.node]).await? {
             nodes.extend(chunk.sources.iter().map(|source| source.node));
         }
@@ -159,6 +161,11 @@ pub async fn write_chunk(
         supersedes,
     };
     let id = chunk.id();
+    if index.get(&id).is_some_and(ChunkEntry::is_taken_back) {
+        let why =
+            format!("chunk {} says the same and was taken back; review it to have it shown", id.short());
+        return Err(PastError::BadDraft(why));
+    }
     // The same once more changes nothing.
     let node = match index.get(&id).filter(|known| known.is_live()) {
         Some(known) => known.node,

@@ -119,6 +119,10 @@ pub struct PastIndex {
     by_id: HashMap<PastId, usize>,
     /// Chunks that sum up what was forgotten: nobody is shown them, and others take their place.
     forgotten: HashSet<PastId>,
+    /// What chunks of builds were made of whose own node was forgotten: it is not summed up again.
+    forgotten_works: HashSet<WorkId>,
+    /// Nodes that such chunks sum up, by the chunk.
+    pub(crate) forgotten_sources: HashMap<PastId, Vec<NodeId>>,
     /// What was found when chunks were checked.
     verdicts: HashMap<PastId, ChunkVerdict>,
     /// The last proof.
@@ -205,10 +209,8 @@ impl PastIndex {
             PastRecord::Chunk(record) => match read_chunk(record, text, from.as_ref(), scope) {
                 Err(fault) => self.fault(node, fault),
                 Ok(chunk) => {
-                    if hidden.hides(&node) || chunk.sources.iter().any(|source| hidden.hides(&source.node)) {
-                        self.forgotten.insert(chunk.id());
-                    }
                     let author = self.author_of(&chunk, from.as_ref());
+                    self.note_forgotten(&chunk, author, node, hidden);
                     if author == ChunkAuthor::Foreign && chunk.work.is_some() {
                         self.fault(node, ChunkFault::ForeignWork);
                     }
@@ -217,6 +219,26 @@ impl PastIndex {
                     self.put(&chunk, author, needs_grounding, (node, made, seq));
                 }
             },
+        }
+    }
+
+    fn note_forgotten(
+        &mut self,
+        chunk: &MemoryChunk,
+        author: ChunkAuthor,
+        node: NodeId,
+        hidden: &HiddenSnapshot,
+    ) {
+        let is_told = chunk.sources.iter().any(|source| hidden.hides(&source.node));
+        let is_itself = hidden.hides(&node);
+        if is_told || is_itself {
+            self.forgotten.insert(chunk.id());
+        }
+        // Of one that tells what was forgotten, the rest is summed up again.
+        if is_itself && !is_told && author == ChunkAuthor::Build {
+            self.forgotten_works.extend(chunk.work);
+            let sources: Vec<NodeId> = chunk.sources.iter().map(|source| source.node).collect();
+            self.forgotten_sources.insert(chunk.id(), sources);
         }
     }
 
@@ -260,6 +282,9 @@ impl PastIndex {
             if self.forgotten.len() == before {
                 break;
             }
+        }
+        for chunk in self.chunks.iter().filter(|chunk| chunk.is_superseded) {
+            self.forgotten_sources.remove(&chunk.id);
         }
         self.chunks.retain(|chunk| !self.forgotten.contains(&chunk.id));
         self.by_id = self.chunks.iter().enumerate().map(|(at, chunk)| (chunk.id, at)).collect();
@@ -389,6 +414,11 @@ impl PastIndex {
     #[must_use]
     pub fn get(&self, id: &PastId) -> Option<&ChunkEntry> {
         self.by_id.get(id).and_then(|at| self.chunks.get(*at))
+    }
+
+    /// Whether a chunk that a build had made of this was forgotten itself.
+    pub(crate) fn is_forgotten(&self, work: &WorkId) -> bool {
+        self.forgotten_works.contains(work)
     }
 
     /// What was found when the chunk was checked; `None` where it was not yet.

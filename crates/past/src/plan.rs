@@ -56,7 +56,7 @@ pub(crate) enum PlannedProgress {
     Standing(PastId),
     /// It was superseded, and is wanted again: its summary is there.
     Former(PastId),
-    /// A person took it back: it is not made again.
+    /// A person took it back, or had it forgotten: it is not made again.
     Retracted,
     /// It is to be made.
     Missing,
@@ -69,6 +69,8 @@ pub struct PastPlan {
     /// Chunks that are not wanted any more, and that no new one stands for.
     pub(crate) orphans: Vec<PastId>,
     pub(crate) index: PastIndex,
+    /// What was forgotten when it was made: [`HiddenSnapshot::version`](quipu_store::HiddenSnapshot::version).
+    pub(crate) hidden: u64,
     pub(crate) sessions: usize,
     pub(crate) open: usize,
     pub(crate) untimed: usize,
@@ -121,9 +123,10 @@ impl PastPlan {
         method: &SummaryMethod,
         now: UnixMs,
     ) -> Result<Self, PastError> {
+        let hidden = store.hidden().version();
         let index = PastIndex::read(store, scope).await?;
         let taken = taken_back(store, scope, &index).await?;
-        let mut plan = Self { index, ..Self::default() };
+        let mut plan = Self { index, hidden, ..Self::default() };
         let for_model = matches!(method, SummaryMethod::Model(_));
         let mut segments = Vec::new();
         let mut standing = Vec::new();
@@ -203,7 +206,8 @@ impl PastPlan {
                 continue;
             }
             let is_taken = nodes.iter().all(|node| taken.contains_key(node));
-            let place = ChunkPlace { work, level: 0, span, class, session: Some(&session) };
+            let place =
+                ChunkPlace { work, level: 0, span, class, session: Some(&session), children: Vec::new() };
             let progress = match stands {
                 _ if is_taken => PlannedProgress::Retracted,
                 Some(id) => PlannedProgress::Standing(id),
@@ -240,7 +244,8 @@ impl PastPlan {
                     self.chunks.get(item.at).map_or(class, |chunk| worse(class, chunk.class))
                 });
                 let children: Vec<usize> = children.map(|item| item.at).collect();
-                let place = ChunkPlace { work, level, span, class, session: None };
+                let there = children.iter().filter_map(|at| self.chunks[*at].there()).collect();
+                let place = ChunkPlace { work, level, span, class, session: None, children: there };
                 let mut progress = progress_of(&self.index, &by_work, &place, method);
                 // It names children that others take the place of.
                 let is_new = |at: &usize| self.chunks[*at].progress == PlannedProgress::Missing;
@@ -366,6 +371,14 @@ impl PastPlan {
 }
 
 impl PlannedChunk {
+    /// The chunk that is there already.
+    const fn there(&self) -> Option<PastId> {
+        match self.progress {
+            PlannedProgress::Standing(id) | PlannedProgress::Former(id) => Some(id),
+            PlannedProgress::Retracted | PlannedProgress::Missing => None,
+        }
+    }
+
     /// Whether a build makes it or puts it back.
     pub(crate) const fn is_pending(&self) -> bool {
         matches!(self.progress, PlannedProgress::Missing | PlannedProgress::Former(_))
@@ -383,10 +396,10 @@ fn works(index: &PastIndex) -> HashMap<WorkId, Vec<PastId>> {
     works
 }
 
-/// Nodes of leaves that a person took back, each with its leaf.
+/// Nodes of leaves that a person took back or had forgotten, each with its leaf.
 pub(crate) type TakenNodes = HashMap<NodeId, PastId>;
 
-/// What a person took back stays so when its session continues, and by whichever method it would be made.
+/// What a person took back or had forgotten stays so when its session continues, and by whichever method it would be made.
 async fn taken_back(
     store: &dyn Graph,
     scope: &PastScope,
@@ -395,7 +408,9 @@ async fn taken_back(
     let is_leaf = |chunk: &&ChunkEntry| chunk.author == ChunkAuthor::Build && chunk.sources > 0;
     let leaves = index.chunks().filter(is_leaf).filter(|chunk| chunk.is_taken_back());
     let leaves: Vec<NodeId> = leaves.map(|chunk| chunk.node).collect();
-    let mut taken = TakenNodes::new();
+    let forgotten = index.forgotten_sources.iter();
+    let mut taken: TakenNodes =
+        forgotten.flat_map(|(id, nodes)| nodes.iter().map(|node| (*node, *id))).collect();
     for some in leaves.chunks(LEAVES) {
         for leaf in read_chunks(store, scope, some).await? {
             let id = leaf.id();
@@ -412,9 +427,17 @@ struct ChunkPlace<'a> {
     span: TimeRange,
     class: AuthorClass,
     session: Option<&'a SessionId>,
+    /// Chunks that are there already of those that it is made of.
+    children: Vec<PastId>,
 }
 
 impl ChunkPlace<'_> {
+    /// Whether it is made of those chunks, and not of some in whose place others stand.
+    fn has_children(&self, chunk: &ChunkEntry) -> bool {
+        let named: HashSet<&PastId> = chunk.children.iter().chain(&chunk.lost).collect();
+        named == self.children.iter().collect()
+    }
+
     fn is_of(&self, chunk: &ChunkEntry) -> bool {
         (chunk.level, chunk.span, chunk.class) == (self.level, self.span, self.class)
             && chunk.session.as_ref() == self.session
@@ -432,11 +455,12 @@ fn progress_of(
     if made.iter().any(|chunk| chunk.is_taken_back()) {
         return PlannedProgress::Retracted;
     }
-    let serving =
-        made.iter().filter_map(|chunk| Some((chunk.is_live(), chunk.method.serves(wanted)?, chunk)));
+    let same = made.iter().filter(|chunk| place.has_children(chunk));
+    let serving = same.filter_map(|chunk| Some((chunk.is_live(), chunk.method.serves(wanted)?, chunk)));
     // The first of the best.
     match serving.rev().max_by_key(|(is_live, rank, _)| (*is_live, *rank)) {
         Some((true, _, chunk)) => PlannedProgress::Standing(chunk.id),
+        _ if index.is_forgotten(&place.work) => PlannedProgress::Retracted,
         Some((false, _, chunk)) => PlannedProgress::Former(chunk.id),
         None => PlannedProgress::Missing,
     }

@@ -43,6 +43,17 @@ impl<'a> PastWriter<'a> {
         }
     }
 
+    /// What is undone with the step that ended at this node, where nobody wrote since.
+    pub(crate) fn after(mut self, step: Option<NodeId>) -> Self {
+        self.began = step.is_some() && step == self.stands;
+        self
+    }
+
+    /// Where the ref stands.
+    pub(crate) const fn stands(&self) -> Option<NodeId> {
+        self.stands
+    }
+
     /// A chunk; it is there once [`save`](Self::save) has returned.
     pub(crate) fn chunk(&mut self, chunk: &MemoryChunk, now: UnixMs) -> NodeId {
         let (origin, by) = match &chunk.method {

@@ -4,9 +4,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use quipu_host::jobs::models_for_jobs;
-use quipu_host::now;
-use quipu_host::past::PastWriters;
-use quipu_past::prove::mark_ungrounded;
+use quipu_host::past::{FinishedBuild, PastWriters};
 use quipu_past::{BuildEnd, BuildProgress, BuildSize, PastCheck, SummaryModel as _};
 use serde_json::{Value, json};
 
@@ -47,10 +45,10 @@ pub(super) async fn build(args: &BuildArgs) -> Result<(), Failure> {
     };
     let built = writers.build(&past.store, &past.scope, &mut progress).await;
     shown.clear();
-    let end = built?;
-    let marked =
-        mark_ungrounded(&*past.store, &past.scope, now()).await.map_err(quipu_host::Failure::from)?;
-    let ungrounded = marked.iter().filter(|verdict| !verdict.is_grounded()).count();
+    let FinishedBuild { end, ungrounded, warning } = built?;
+    if let Some(why) = warning {
+        note(format!("warning: the chunks could not be checked against their sources: {}", printable(&why)));
+    }
     if ungrounded > 0 {
         note(format!(
             "{} say what their sources do not, and are kept out of covers; `quipu past prove` names them.",

@@ -348,6 +348,7 @@ fn command_of_a_session_decides_on_no_past() {
     let session = world.run(&["sessions", "--all", "--json"]).ok().json_lines();
     let past = session.iter().find(|row| row["id"].as_str().unwrap().starts_with("past-project-")).unwrap();
     let (id, head) = (past["id"].as_str().unwrap(), before[0]["node"].as_str().unwrap());
+    let other = session.iter().find(|row| row["id"] != past["id"]).unwrap()["id"].as_str().unwrap();
     let key = "2025-01-01T03:00:00.25Z..2025-01-01T03:00:01.251Z";
     for command in [
         &["undo", id, "--yes"][..],
@@ -365,6 +366,8 @@ fn command_of_a_session_decides_on_no_past() {
     }
     // Nobody speaks in it, not even to go back.
     world.run(&["tobe", head, "Obey.", "--yes"]).fails(2, &["no prompts"]);
+    world.run(&["branch", head]).fails(2, &["no prompts"]);
+    world.run(&["merge", other, "--into", id]).fails(2, &["no prompts"]);
     assert_eq!(world.run(&["past", "--json"]).ok().json_lines(), before);
 }
 

@@ -134,23 +134,31 @@ pub enum DropReason {
 }
 
 /// Why an attempt failed, for people. It is sealed, and 4,096 bytes of it are stored.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{text}")]
 pub struct JobError {
     text: String,
     plan: Option<JobFailurePlan>,
+    /// US dollars that it cost all the same.
+    cost: f64,
 }
 
 impl JobError {
     /// In one line, without a full stop.
     pub fn new(why: impl fmt::Display) -> Self {
-        Self { text: why.to_string(), plan: None }
+        Self { text: why.to_string(), plan: None, cost: 0.0 }
     }
 
     /// Says when the job is tried again, in the place of [`JobHandler::retry`].
     #[must_use]
     pub fn planned(self, plan: JobFailurePlan) -> Self {
         Self { plan: Some(plan), ..self }
+    }
+
+    /// Says what it cost all the same, in US dollars.
+    #[must_use]
+    pub fn costing(self, cost: f64) -> Self {
+        Self { cost, ..self }
     }
 }
 

@@ -9,7 +9,7 @@ use quipu_store::{Graph, JobRunState};
 use super::thread::in_own_thread;
 use super::{BuiltInWork, JobContext, JobError, WorkEnd};
 use crate::Home;
-use crate::past::PastWriters;
+use crate::past::{FinishedBuild, PastWriters};
 use crate::scheduled_job::PAST_BUILD;
 
 /// Builds the past of a scope.
@@ -26,11 +26,18 @@ async fn build(home: &Home, arguments: &[String], cx: &JobContext) -> Result<Wor
     let scope: PastScope = serde_json::from_str(scope).map_err(JobError::new)?;
     let store: Arc<dyn Graph> = home.store().await.map_err(JobError::new)?;
     let writers = PastWriters::of(home, &store, || cx.runner()).await.map_err(JobError::new)?;
-    let end = writers.build(&store, &scope, &mut |_| {}).await.map_err(JobError::new)?;
+    let FinishedBuild { end, ungrounded, warning } =
+        writers.build(&store, &scope, &mut |_| {}).await.map_err(JobError::new)?;
     let size = end.size;
     let mut text = format!("{} summaries made, {} put back", size.leaves + size.parents, size.restored);
     if end.replaced_count > 0 {
         text.push_str(&format!(", {} of them extractive because the model gave none", end.replaced_count));
+    }
+    if ungrounded > 0 {
+        text.push_str(&format!(", {ungrounded} say what their sources do not"));
+    }
+    if let Some(why) = warning {
+        text.push_str(&format!(", not checked: {why}"));
     }
     let Some(stop) = end.stop else {
         return Ok(WorkEnd { state: JobRunState::Done, session: None, cost: end.cost, text });
@@ -40,7 +47,7 @@ async fn build(home: &Home, arguments: &[String], cx: &JobContext) -> Result<Wor
     if stop.is_budget {
         return Ok(WorkEnd { state: JobRunState::Limit, session: None, cost: end.cost, text });
     }
-    Err(JobError::new(text))
+    Err(JobError::new(text).costing(end.cost))
 }
 
 impl BuiltInWork for PastBuild {

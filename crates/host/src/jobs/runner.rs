@@ -520,7 +520,7 @@ impl JobRunner {
                 done = &mut work => return match done {
                     Ok(Ok(outcome)) => AttemptEnd::Finished(outcome),
                     Ok(Err(_)) if stop.is_cancelled() => AttemptEnd::GivenBack,
-                    Ok(Err(JobError { text, plan })) => AttemptEnd::Failed(self.sealed(text), plan),
+                    Ok(Err(JobError { text, plan, .. })) => AttemptEnd::Failed(self.sealed(text), plan),
                     Err(panic) => AttemptEnd::Failed(self.sealed(words_of(&*panic)), None),
                 },
                 () = &mut grace => break DropReason::Shutdown,

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use quipu::{Hook, HookContext, HookError};
 use quipu_past::{IDLE, PastScope};
 use quipu_schedule::Recurrence;
-use quipu_store::{JobKey, Jobs as _};
+use quipu_store::{JobKey, JobState, Jobs as _};
 
 use crate::scheduled_job::{JobTarget, ScheduledJob, past_work};
 use crate::{Home, now};
@@ -30,7 +30,12 @@ impl AfterSession {
         if store.is_read_only() {
             return Ok(());
         }
-        let key = JobKey::from(self.scope.session().as_str());
+        let mut key = JobKey::from(self.scope.session().as_str());
+        // One that runs now would be lost: what it does not see any more is for the one after it.
+        let there = store.job(&key).await.map_err(HookError::new)?;
+        if there.is_some_and(|job| matches!(job.state, JobState::Running { .. })) {
+            key = JobKey::from(format!("{}-next", self.scope.session()));
+        }
         let spare = i64::try_from(SPARE.as_millis()).unwrap_or_default();
         let job = ScheduledJob {
             when: Recurrence::At(now().saturating_add(IDLE).saturating_add(spare)),

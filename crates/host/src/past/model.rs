@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use quipu::{CallRequest, ModelName, Runner, RunnerError, RunnerPurpose};
@@ -29,6 +29,8 @@ pub struct PastModel {
     model: Arc<Model>,
     /// Sessions that each consist of one call, by the first line of what was asked, the newest first.
     recorded: OnceCell<HashMap<String, Vec<SessionRow>>>,
+    /// What it answered since, by the same: a plan that is made anew does not pay again.
+    answered: Mutex<HashMap<String, SummaryReply>>,
 }
 
 impl fmt::Debug for PastModel {
@@ -59,7 +61,8 @@ impl PastModel {
                 if to || !from { found } else { own }
             }
         };
-        Ok(Self { home: home.clone(), store: store.clone(), runner, model, recorded: OnceCell::new() })
+        let (recorded, answered) = (OnceCell::new(), Mutex::default());
+        Ok(Self { home: home.clone(), store: store.clone(), runner, model, recorded, answered })
     }
 
     async fn call(&self, ask: &SummaryAsk) -> Result<SummaryReply, AskRefusal> {
@@ -169,11 +172,25 @@ impl SummaryModel for PastModel {
     }
 
     fn ask<'a>(&'a self, ask: &'a SummaryAsk) -> AskFut<'a, Result<SummaryReply, AskRefusal>> {
-        Box::pin(self.call(ask))
+        Box::pin(async move {
+            let reply = self.call(ask).await?;
+            if let Some(line) = ask.prompt.lines().next() {
+                // Who gets it from here did not pay for it.
+                let kept = SummaryReply { input: 0, output: 0, cost: 0.0, ..reply.clone() };
+                let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+                answered.insert(line.to_owned(), kept);
+            }
+            Ok(reply)
+        })
     }
 
     fn recorded<'a>(&'a self, first_line: &'a str) -> AskFut<'a, Option<SummaryReply>> {
         Box::pin(async move {
+            let answered =
+                self.answered.lock().unwrap_or_else(PoisonError::into_inner).get(first_line).cloned();
+            if answered.is_some() {
+                return answered;
+            }
             for row in self.calls().await.get(first_line).into_iter().flatten() {
                 if let Some(reply) = self.read(row).await {
                     return Some(reply);

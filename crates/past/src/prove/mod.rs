@@ -36,20 +36,21 @@ pub async fn keep_proof(
     now: UnixMs,
 ) -> Result<Option<NodeId>, PastError> {
     let proof = proof.map(ProofRecord::kept);
-    let mut kept = keep(store, scope, index, &verdicts, proof.as_ref(), now).await;
+    let writer = PastWriter::new(store, scope, index);
+    let mut kept = keep(writer, index, &verdicts, proof.as_ref(), now).await;
     for _ in 0..TRIES {
         if !matches!(kept, Err(PastError::Busy(_))) {
             break;
         }
         let index = PastIndex::read(store, scope).await?;
-        kept = keep(store, scope, &index, &verdicts, proof.as_ref(), now).await;
+        let writer = PastWriter::new(store, scope, &index);
+        kept = keep(writer, &index, &verdicts, proof.as_ref(), now).await;
     }
     kept
 }
 
 async fn keep(
-    store: &dyn Graph,
-    scope: &PastScope,
+    mut writer: PastWriter<'_>,
     index: &PastIndex,
     verdicts: &[ChunkVerdict],
     proof: Option<&ProofRecord>,
@@ -58,7 +59,6 @@ async fn keep(
     if index.head.is_none() {
         return Ok(None);
     }
-    let mut writer = PastWriter::new(store, scope, index);
     let new = verdicts.iter().filter(|verdict| {
         let is_needed = index.get(&verdict.chunk).is_some_and(|chunk| chunk.needs_grounding);
         is_needed && !verdict.is_unchecked && index.verdict(&verdict.chunk).is_none()
@@ -75,13 +75,15 @@ async fn keep(
     Ok(node)
 }
 
-/// Checks the chunks that need it and were not checked yet, and keeps what was found: for who has just made some.
+/// Checks the chunks that need it and were not checked yet, and keeps what was found: for who has just made some, up to the node `made`,
+/// with which they are undone.
 ///
 /// # Errors
 /// `Busy`, `Store`.
 pub async fn mark_ungrounded(
     store: &dyn Graph,
     scope: &PastScope,
+    made: Option<NodeId>,
     now: UnixMs,
 ) -> Result<Vec<ChunkVerdict>, PastError> {
     let index = PastIndex::read(store, scope).await?;
@@ -91,6 +93,7 @@ pub async fn mark_ungrounded(
         .filter(|found| !found.is_unchecked && index.verdict(&found.chunk).is_none())
         .collect();
     found.sort_by_key(|verdict| verdict.chunk);
-    keep_proof(store, scope, &index, found.clone(), None, now).await?;
+    let writer = PastWriter::new(store, scope, &index).after(made);
+    keep(writer, &index, &found, None, now).await?;
     Ok(found)
 }

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use jiff::tz::TimeZone;
 use quipu_past::{
-    ChunkFault, EvidenceKind, MemoryChunk, PAST_CHUNK, PastError, PastId, PastIndex, PastScope, ReviewState,
-    TimeRange, chunks_telling, evidence_of, read_chunks, set_review_state,
+    ChunkFault, EvidenceKind, ExtractiveSummary, MemoryChunk, PAST_CHUNK, PastError, PastId, PastIndex,
+    PastScope, ReviewState, TimeRange, build_past, chunks_telling, evidence_of, read_chunks,
+    set_review_state,
 };
 use quipu_protocol::{AuthorClass, Body, Content, CustomMessage, Entry, Json, Message, NodeId, StepInfo};
 use quipu_store::{HiddenNodes, HiddenSnapshot, HiddenSource, RefMove, RefName, SqliteStore};
@@ -239,6 +240,10 @@ impl HiddenNodes for ForgottenNodes {
     fn hides(&self, node: &NodeId) -> bool {
         self.0.contains(node)
     }
+
+    fn version(&self) -> u64 {
+        self.0.len() as u64
+    }
 }
 
 #[tokio::test]
@@ -255,10 +260,59 @@ async fn forgotten_node_is_in_no_chunk_of_the_next_build() {
     let size = world.build().await;
     assert_eq!((size.leaves, size.superseded), (1, 0));
     assert_eq!(world.live().await[0].summary, "- Noted.");
-    // A chunk that was forgotten itself is made of what is left.
+    // A chunk that was forgotten itself is not made again, nor when its session continues.
     let chunk = world.index().await.live().next().unwrap().node;
     forgotten.forget(chunk);
+    for _ in 0..2 {
+        let size = world.build().await;
+        assert_eq!((size.leaves, size.retracted), (0, 1));
+        assert!(world.live().await.is_empty());
+    }
+    world.say("s", &turn("tax", EPOCH + MINUTE)).await;
     assert_eq!(world.build().await.leaves, 1);
+    assert_eq!(world.live().await[0].summary, "> Please do tax.\n- Did tax in src/tax.rs.");
+    assert_eq!(world.build().await.leaves, 0);
+}
+
+#[tokio::test]
+async fn parent_that_was_forgotten_is_not_made_again() {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let world = World { store: store.clone(), scope: PastScope::All };
+    for day in 0..5 {
+        world.say(&format!("s{day}"), &turn(&format!("task{day}"), EPOCH + day * DAY)).await;
+    }
+    world.build().await;
+    let parents: Vec<NodeId> =
+        world.index().await.live().filter(|chunk| chunk.level > 0).map(|chunk| chunk.node).collect();
+    let forgotten = Arc::new(ForgottenList::default());
+    store.hide(forgotten.clone());
+    assert!(!parents.is_empty());
+    parents.into_iter().for_each(|parent| forgotten.forget(parent));
+    for _ in 0..2 {
+        let size = world.build().await;
+        assert_eq!((size.leaves, size.parents, size.superseded), (0, 0, 0));
+        assert!(world.live().await.iter().all(|chunk| chunk.level == 0));
+    }
+}
+
+#[tokio::test]
+async fn node_forgotten_during_a_build_is_in_no_chunk() {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let world = World { store: store.clone(), scope: PastScope::All };
+    let nodes = world.say("s", &[asked("My cat is Mia.", EPOCH), answered("Noted.", EPOCH + 1)]).await;
+    let forgotten = Arc::new(ForgottenList::default());
+    store.hide(forgotten.clone());
+    let plan = world.plan().await;
+    let mut is_first = true;
+    let mut forget = |_| {
+        if std::mem::take(&mut is_first) {
+            forgotten.forget(nodes[0]);
+        }
+    };
+    build_past(&*world.store, &world.scope, &ExtractiveSummary, &plan, NOW, &mut forget).await.unwrap();
+    let live = world.live().await;
+    assert_eq!((live.len(), live[0].summary.as_str()), (1, "- Noted."));
+    assert_eq!(world.index().await.chunks().count(), 1);
 }
 
 #[tokio::test]

@@ -199,6 +199,25 @@ async fn build_without_money_goes_on_where_it_stopped() {
 }
 
 #[tokio::test]
+async fn parent_of_superseded_children_is_made_anew() {
+    let world = diary_world(20).await;
+    world.build().await;
+    // One leaf is a model's then, and nothing above it.
+    let script = Script { money: Some(1), ..Script::default() };
+    assert!(world.build_by(&script).await.stop.is_some());
+    world.build().await;
+    let index = world.index().await;
+    let parents: Vec<_> = index.live().filter(|chunk| chunk.level > 0).collect();
+    assert!(!parents.is_empty());
+    for parent in parents {
+        assert!(parent.lost.is_empty(), "{parent:?}");
+        assert!(parent.children.iter().all(|child| index.get(child).unwrap().is_live()), "{parent:?}");
+    }
+    let again = world.build().await;
+    assert_eq!((again.leaves, again.parents, again.restored, again.superseded), (0, 0, 0, 0));
+}
+
+#[tokio::test]
 async fn answer_that_no_chunk_got_is_not_asked_for_again() {
     let world = diary_world(8).await;
     let reached = Arc::new(tokio::sync::Notify::new());

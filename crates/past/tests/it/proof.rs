@@ -141,7 +141,7 @@ async fn chunk_that_says_more_than_its_sources_is_not_served() {
 async fn verdicts_are_kept_and_looked_for_once() {
     let (world, [_, second, _, above]) = world_with_falsehood().await;
     let before = served(&world).await;
-    let marked = mark_ungrounded(&*world.store, &world.scope, NOW).await.unwrap();
+    let marked = mark_ungrounded(&*world.store, &world.scope, None, NOW).await.unwrap();
     let ungrounded: Vec<PastId> =
         marked.iter().filter(|verdict| !verdict.is_grounded()).map(|verdict| verdict.chunk).collect();
     assert_eq!(marked.len(), 4);
@@ -150,7 +150,7 @@ async fn verdicts_are_kept_and_looked_for_once() {
     assert_eq!(index.verdict(&second).unwrap().ungrounded, 1);
     assert_eq!(served(&world).await, before);
     let head = world.store.head(&RefName::session(&world.scope.session())).await.unwrap();
-    assert!(mark_ungrounded(&*world.store, &world.scope, NOW).await.unwrap().is_empty());
+    assert!(mark_ungrounded(&*world.store, &world.scope, None, NOW).await.unwrap().is_empty());
     assert_eq!(world.store.head(&RefName::session(&world.scope.session())).await.unwrap(), head);
     // Who is not the program says nothing of chunks.
     let forged =
@@ -357,7 +357,7 @@ async fn chunk_whose_sources_are_not_there_is_unchecked() {
     let index = world.index().await;
     let proof = ground_all(&*world.store, &world.scope, &index).await.unwrap();
     assert_eq!((proof.counts.chunks, proof.counts.unchecked, proof.counts.ungrounded), (1, 2, 0));
-    let marked = mark_ungrounded(&*world.store, &world.scope, NOW).await.unwrap();
+    let marked = mark_ungrounded(&*world.store, &world.scope, None, NOW).await.unwrap();
     assert_eq!(marked.iter().map(|verdict| verdict.chunk).collect::<Vec<_>>(), [sure]);
     let index = world.index().await;
     assert!(index.verdict(&sure).is_some() && [open, above].iter().all(|id| index.verdict(id).is_none()));

@@ -237,6 +237,7 @@ async fn person_puts_a_chunk_in_the_place_of_others() {
     // It is of the same time and nodes, and no build makes the other again.
     let size = world.build().await;
     assert_eq!((size.leaves, size.restored, size.retracted), (0, 0, 1));
+    assert!(world.plan().await.check().retracted.is_empty(), "nothing is missed there");
     let index = world.index().await;
     let own = index.get(&written.id).unwrap();
     assert_eq!((own.author, own.span, own.sources), (ChunkAuthor::Person, leaf.span, leaf.sources));
@@ -262,6 +263,31 @@ async fn person_puts_a_chunk_in_the_place_of_others() {
         let refused = replace_chunks(&*world.store, &world.scope, vec![of], by, NOW).await;
         assert!(matches!(refused, Err(PastError::BadDraft(_))), "{refused:?}");
     }
+}
+
+#[tokio::test]
+async fn draft_goes_around_what_was_taken_back() {
+    let world = days(5).await;
+    world.build().await;
+    let parent = world.index().await.live().find(|chunk| chunk.level == 1).unwrap().clone();
+    let retract = async |id| {
+        set_review_state(&*world.store, &world.scope, id, ReviewState::Retracted, NOW).await.unwrap();
+    };
+    retract(parent.children[0]).await;
+    let draft = ChunkDraft {
+        author: DraftAuthor::Person,
+        summary: "A week of work.".into(),
+        span: None,
+        children: Vec::new(),
+        sources: Vec::new(),
+        supersedes: vec![parent.id],
+    };
+    let written = write_chunk(&*world.store, &world.scope, draft.clone(), NOW).await.unwrap();
+    assert_eq!(world.index().await.get(&written.id).unwrap().children, parent.children[1..]);
+    // The same words once more do not bring it back.
+    retract(written.id).await;
+    let refused = write_chunk(&*world.store, &world.scope, draft, NOW).await;
+    assert!(matches!(refused, Err(PastError::BadDraft(_))), "{refused:?}");
 }
 
 #[tokio::test]

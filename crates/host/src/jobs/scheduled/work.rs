@@ -33,7 +33,7 @@ pub(super) struct WorkFailure {
 
 impl From<JobError> for WorkFailure {
     fn from(error: JobError) -> Self {
-        Self { error, cost: 0.0, is_final: false }
+        Self { cost: error.cost, error, is_final: false }
     }
 }
 
