@@ -292,7 +292,19 @@ impl<'a> BuildRun<'a> {
         let importers = importers(store, scope).await?;
         let writer = PastWriter::new(store, scope, &plan.index).after(step);
         let made = vec![None; plan.chunks.len()];
-        Ok(Self { store, scope, by, plan, now, importers, writer, made, reached: 0, has_saved: false, head: None })
+        Ok(Self {
+            store,
+            scope,
+            by,
+            plan,
+            now,
+            importers,
+            writer,
+            made,
+            reached: 0,
+            has_saved: false,
+            head: None,
+        })
     }
 
     async fn run(

@@ -26,7 +26,8 @@ async fn build(home: &Home, arguments: &[String], cx: &JobContext) -> Result<Wor
     let scope: PastScope = serde_json::from_str(scope).map_err(JobError::new)?;
     let store: Arc<dyn Graph> = home.store().await.map_err(JobError::new)?;
     let writers = PastWriters::of(home, &store, || cx.runner()).await.map_err(JobError::new)?;
-    let FinishedBuild { end, ungrounded, warning } = writers.build(&store, &scope, &mut |_| {}).await.map_err(JobError::new)?;
+    let FinishedBuild { end, ungrounded, warning } =
+        writers.build(&store, &scope, &mut |_| {}).await.map_err(JobError::new)?;
     let size = end.size;
     let mut text = format!("{} summaries made, {} put back", size.leaves + size.parents, size.restored);
     if end.replaced_count > 0 {

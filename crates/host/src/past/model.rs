@@ -186,7 +186,8 @@ impl SummaryModel for PastModel {
 
     fn recorded<'a>(&'a self, first_line: &'a str) -> AskFut<'a, Option<SummaryReply>> {
         Box::pin(async move {
-            let answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner).get(first_line).cloned();
+            let answered =
+                self.answered.lock().unwrap_or_else(PoisonError::into_inner).get(first_line).cloned();
             if answered.is_some() {
                 return answered;
             }
