@@ -105,6 +105,12 @@ struct Memories {
     misses: LookupMisses,
 }
 
+/// Whether a client that may see these directories sees all of the project of a directory.
+fn sees_project(seen: Option<&[String]>, directory: &Path) -> bool {
+    let root = quipu_memory::project_root(directory);
+    seen.is_none_or(|seen| seen.iter().any(|seen| root.starts_with(seen)))
+}
+
 impl Memories {
     fn past(&self, store: Arc<dyn Graph>, directory: &Path) -> PastTools {
         PastTools::new(&self.home, store, self.sealer.clone(), project_past(directory), self.misses.clone())
@@ -112,12 +118,17 @@ impl Memories {
 }
 
 impl MemoryDesk for Memories {
-    fn tools<'a>(&'a self, store: Option<Arc<dyn Graph>>, directory: &'a Path) -> MemoryToolList<'a> {
+    fn tools<'a>(
+        &'a self,
+        store: Option<Arc<dyn Graph>>,
+        directory: &'a Path,
+        projects: Option<Vec<String>>,
+    ) -> MemoryToolList<'a> {
         Box::pin(async move {
             if !is_memory_on(&self.home, directory) {
                 return Vec::new();
             }
-            let past = match store {
+            let past = match store.filter(|_| sees_project(projects.as_deref(), directory)) {
                 Some(store) => self.past(store, directory).declarations().await.unwrap_or_default(),
                 None => Vec::new(),
             };
@@ -137,8 +148,7 @@ impl MemoryDesk for Memories {
         Box::pin(async move {
             if call.name == RANGE_TOOL {
                 // A client that sees a part of the project has no summaries of all of it.
-                let root = quipu_memory::project_root(call.directory);
-                if call.projects.is_some_and(|seen| !seen.iter().any(|seen| root.starts_with(seen))) {
+                if !sees_project(call.projects.as_deref(), call.directory) {
                     let why = "the client sees a part of the project, and the summaries are of all of it";
                     return Some(unavailable(why, "Use memory_search."));
                 }

@@ -42,8 +42,14 @@ pub type MemoryToolList<'a> = Pin<Box<dyn Future<Output = Vec<MemoryToolSpec>> +
 
 /// Who has the tools of memory.
 pub trait MemoryDesk: Send + Sync + 'static {
-    /// The tools for a directory and a store, where there is one yet; none where memory is off there.
-    fn tools<'a>(&'a self, store: Option<Arc<dyn Graph>>, directory: &'a Path) -> MemoryToolList<'a>;
+    /// The tools for a directory and a store, where there is one yet; none where memory is off there. For a client that may see
+    /// the sessions of these directories; `None` for all.
+    fn tools<'a>(
+        &'a self,
+        store: Option<Arc<dyn Graph>>,
+        directory: &'a Path,
+        projects: Option<Vec<String>>,
+    ) -> MemoryToolList<'a>;
 
     /// Runs one. A failure is an answer too.
     fn call<'a>(&'a self, call: MemoryCall<'a>) -> MemoryAnswer<'a>;

@@ -206,7 +206,7 @@ impl ServerHandler for GraphServer {
             && let Ok(reach) = self.reach(&context.peer).await
         {
             let directory = self.memory_directory(&reach);
-            let own = memory::definitions(&**desk, &self.inner.archive, directory).await;
+            let own = memory::definitions(&**desk, &self.inner.archive, directory, &reach).await;
             if !own.is_empty() {
                 all.retain(|tool| tool.name != tools::SEARCH);
                 all.splice(0..0, own);

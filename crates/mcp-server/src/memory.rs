@@ -13,7 +13,12 @@ use crate::error::CallError;
 use crate::reach::Reach;
 
 /// The definitions of the tools, as the protocol has them.
-pub(crate) async fn definitions(desk: &dyn MemoryDesk, archive: &Archive, directory: &Path) -> Vec<Tool> {
+pub(crate) async fn definitions(
+    desk: &dyn MemoryDesk,
+    archive: &Archive,
+    directory: &Path,
+    reach: &Reach,
+) -> Vec<Tool> {
     let tool = |spec: MemoryToolSpec| {
         let schema = match spec.schema {
             Value::Object(members) => members,
@@ -22,7 +27,8 @@ pub(crate) async fn definitions(desk: &dyn MemoryDesk, archive: &Archive, direct
         let annotations = ToolAnnotations::from_raw(None, Some(spec.read_only), None, None, Some(false));
         Tool::new(spec.name, spec.description, Arc::new(schema)).with_annotations(annotations)
     };
-    desk.tools(archive.store().ok(), directory).await.into_iter().map(tool).collect()
+    let projects: Option<Vec<String>> = reach.projects().into_iter().collect();
+    desk.tools(archive.store().ok(), directory, projects).await.into_iter().map(tool).collect()
 }
 
 /// Runs a tool of memory; `None` for a name that is none of one.
@@ -35,7 +41,9 @@ pub(crate) async fn run(
     args: &Value,
 ) -> Option<Result<Page, CallError>> {
     let store = archive.store();
-    if !desk.tools(store.as_ref().ok().cloned(), directory).await.iter().any(|spec| spec.name == name) {
+    // One that this client is not offered says itself why.
+    let all = desk.tools(store.as_ref().ok().cloned(), directory, None).await;
+    if !all.iter().any(|spec| spec.name == name) {
         return None;
     }
     let store = match store {
