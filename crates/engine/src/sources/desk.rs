@@ -427,7 +427,7 @@ impl Sources {
         &mut self,
         model: &Model,
         recorded: &BTreeMap<String, Vec<Part>>,
-        (goes_on, opened): (bool, Option<&EpochOpening>),
+        (continues, opened): (bool, Option<&EpochOpening>),
         notices: &mut Vec<String>,
     ) -> Vec<LastAnswer<ContextParts>> {
         let never = &CancellationToken::new();
@@ -436,7 +436,7 @@ impl Sources {
         let kept = |slot: &ContextSlot| opened.filter(|opening| opening.source == slot.name);
         let asked = this.contexts.iter().map(|slot| async move {
             let seen = slot.installed.as_ref().map_or(0, |one| one.version.number());
-            let terms = match goes_on {
+            let terms = match continues {
                 true => OpeningTerms::Kept(kept(slot)),
                 false => OpeningTerms::Asked(None, &ConversationBrief::default()),
             };
