@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::home::no_sessions;
-use crate::print::printable;
+use crate::print::{counted, printable};
 
 /// How a block begins that active memory put beside a prompt.
 const BESIDE: &str = "[Added by the hook active-memory]";
@@ -162,7 +162,7 @@ fn lines(value: &Value) -> Vec<String> {
         Value::Null => lines.push("no past".to_owned()),
         cover => {
             let members = cover["members"].as_array().map(Vec::as_slice).unwrap_or_default();
-            lines.push(format!("past: {} chunks, {}", members.len(), sized(cover)));
+            lines.push(format!("past: {}, {}", counted(members.len() as u64, "chunk"), sized(cover)));
             for member in members {
                 let id: String = text(&member["id"]).chars().take(12).collect();
                 lines.push(format!("  {} {id} {} tokens", text(&member["key"]), number(&member["cost"])));

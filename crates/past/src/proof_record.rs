@@ -104,10 +104,10 @@ impl ProofRecord {
         self
     }
 
-    /// Whether nothing was found: no request differs, and no chunk says what its sources do not.
+    /// Whether no request differs, and no chunk is kept out of covers for what it says.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.structure.different.is_empty() && self.grounding.ungrounded == 0
+        self.structure.different.is_empty() && self.grounding.kept_out == 0
     }
 }
 

@@ -17,7 +17,7 @@ use super::cover::CHARGE;
 use super::{PageArgs, PastStore};
 use crate::exit::Failure;
 use crate::home::home;
-use crate::print::note;
+use crate::print::{counted, note};
 
 pub(super) async fn write(args: &PageArgs) -> Result<(), Failure> {
     let path = &args.output;
@@ -55,7 +55,7 @@ pub(super) async fn write(args: &PageArgs) -> Result<(), Failure> {
         writeln!(crate::console::stdout(), "{line}")?;
         return Ok(());
     }
-    note(format!("{} chunks, {bytes} bytes in {}", size.chunks, path.display()));
+    note(format!("{}, {bytes} bytes in {}", counted(size.chunks as u64, "chunk"), path.display()));
     if size.shortened > 0 {
         note(format!("{} summaries are shortened, as there are too many for one page.", size.shortened));
     }

@@ -323,7 +323,8 @@ fn person_writes_chunks_and_puts_them_in_the_place_of_others() {
     let cover = world.run(&["past", "cover", "--budget", "100000"]).ok().text();
     assert!(cover.contains("Step 3 used") && !cover.contains("Please do step 3"), "{cover}");
     let check = world.run(&["past", "check"]).ok().text();
-    assert!(check.contains("taken back, and not made again: 2 nodes in 2025-01-01T03"), "{check}");
+    // Where a person's words stand, nothing is missed.
+    assert!(!check.contains("taken back"), "{check}");
     // One that is there takes the place of it.
     let day = made["id"].as_str().unwrap();
     world.run(&["past", "supersede", key, "--by", day]).ok();
