@@ -65,7 +65,7 @@ pub(super) fn write(page: &PastPage, out: &mut dyn Write) -> io::Result<()> {
         out,
         "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n\
          <meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'sha256-{style}'; \
-         script-src 'sha256-{script}'; base-uri 'none'; form-action 'none'\">\n\
+         script-src 'sha256-{script}'; img-src data:; base-uri 'none'; form-action 'none'\">\n\
          <meta name=referrer content=no-referrer>\n\
          <meta name=viewport content=\"width=device-width, initial-scale=1\">\n\
          <link rel=icon href=\"data:,\">\n<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
