@@ -23,7 +23,7 @@ const BATCH_NODES: usize = 4_096;
 const SUPERSEDED: usize = 1_000;
 /// How often in a row a build plans anew because somebody else wrote to the past, before it has committed anything.
 const TRIES: usize = 8;
-/// Summaries in the place of a model's that are told one by one.
+/// Summaries in the place of a model's that are listed one by one.
 const TOLD: usize = 1_000;
 
 /// How far a build is.

@@ -53,7 +53,7 @@ pub(super) async fn prove(args: &ProveArgs) -> Result<(), Failure> {
     let proof = ProofRecord { at: now(), structure, grounding: counts, ablation };
     let verdicts = grounding.verdicts.clone();
     let keep = keep_proof(&*past.store, &past.scope, &index, verdicts, Some(proof.clone()), now());
-    // What was found is told, whether it can be kept or not.
+    // The findings are printed, whether they can be kept or not.
     let kept;
     let mut out = crate::console::stdout();
     if args.of.out.json {

@@ -27,7 +27,7 @@ use quipu_machine::{
     Stretch, Summary, step_key,
 };
 
-/// How often sources are told of a compaction where something is forgotten meanwhile.
+/// How often sources are called for a compaction where something is forgotten meanwhile.
 const BEFORE_COMPACTION: usize = 3;
 
 impl Task {
@@ -425,7 +425,7 @@ async fn prepare_with_policies(
     }
 }
 
-/// The beginning of a run, as hooks are told of it.
+/// The beginning of a run, as hooks receive it.
 fn run_start(prompt: &[Draft]) -> RunStart {
     let mut start = RunStart::default();
     for draft in prompt {

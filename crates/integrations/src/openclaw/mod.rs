@@ -80,7 +80,7 @@ fn configuration(program: &Path) -> Configuration {
         "openclaw": { "extensions": ["./index.js"] } });
     let own = |places, text| ConfigurationFile { places, content: ConfigurationContent::Own(text) };
     let plugin = plugin(PLUGIN, program, NAME);
-    // A plugin that it did not bring along itself is told of no prompt without this.
+    // A plugin that it did not bring along itself receives no prompt without this.
     let permission = JsonAddition {
         members: ["plugins", "entries", "quipu"].map(str::to_owned).to_vec(),
         value: JsonValue::Member(json!({ "enabled": true, "hooks": { "allowConversationAccess": true } })),

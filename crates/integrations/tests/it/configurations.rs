@@ -25,7 +25,7 @@ fn each_host_has_a_configuration_that_calls_the_program() {
                 ConfigurationContent::Json(additions) => {
                     for addition in additions {
                         let JsonValue::Element(group) = &addition.value else {
-                            // The plugin is told of prompts by consent alone.
+                            // The plugin receives prompts by consent alone.
                             assert_eq!((host.name, &addition.members[2][..]), ("openclaw", "quipu"));
                             let JsonValue::Member(entry) = &addition.value else { unreachable!() };
                             assert_eq!(entry["hooks"]["allowConversationAccess"], true);

@@ -196,7 +196,7 @@ fn told(blame: &Blame) -> Vec<Result<NodeId, LineAuthor>> {
     blame.lines.iter().map(of).collect()
 }
 
-/// Who asks for some lines is told of them what he would be told of all.
+/// The answer for some lines is the one for all lines, cut to these.
 async fn part_is_as_in_the_whole(
     store: &dyn Graph,
     path: &str,
