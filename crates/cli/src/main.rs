@@ -115,6 +115,10 @@ fn main() -> ExitCode {
         return hook::run(began);
     }
     let cli = help::arguments();
+    if let Err(error) = signals::unblock() {
+        print::note(format!("quipu: signals cannot be received: {error}"));
+        return ExitCode::FAILURE;
+    }
     if let Err(error) = descriptors() {
         print::note(format!(
             "quipu: files cannot be opened: {error}; it needs {DESCRIPTORS} file descriptors and more for tools, so \

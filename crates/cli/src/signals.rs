@@ -1,10 +1,21 @@
 //! Signals that end a command, and the exit codes that they stand for.
 
+use nix::sys::signal::{SigSet, Signal as Number};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::{Exit, Failure};
 use crate::print::note;
+
+/// Lets the signals through that end a program. One that was started by a program that blocks them would have them
+/// blocked too, and could only be killed. For a process without other threads.
+///
+/// # Errors
+/// The system refuses it.
+pub(crate) fn unblock() -> std::io::Result<()> {
+    let signals = SigSet::from_iter([Number::SIGINT, Number::SIGTERM, Number::SIGHUP]);
+    signals.thread_unblock().map_err(std::io::Error::from)
+}
 
 /// Ctrl-C once aborts, twice leaves; SIGTERM and SIGHUP end in order.
 pub(crate) struct Signals {

@@ -59,7 +59,7 @@ pub(crate) async fn search(
     };
     let after = arguments.cursor.as_deref().map(Cursor::read).transpose()?;
     let skip = after.as_ref().map_or(0, |after| after.passed);
-    let limit = skip + PAGE + SHIFT + 1;
+    let limit = skip + PAGE + if after.is_some() { SHIFT } else { 0 } + 1;
     let (mut hits, mut notes, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     let (mut behind, mut cut) = (IndexBacklog::default(), false);
     for project in reach.projects() {

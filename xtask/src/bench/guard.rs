@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(900);
 static RUNNING: Mutex<Option<Pid>> = Mutex::new(None);
 
 /// From here on the signals that end programs also kill what is measured and remove `scratch`. For a process that
-/// has no other threads yet: they inherit it that these signals are blocked; children do not.
+/// has no other threads yet: they inherit it that these signals are blocked, and so do children.
 pub(super) fn watch(scratch: PathBuf) -> Result<()> {
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     signals.thread_block().context("cannot block signals")?;

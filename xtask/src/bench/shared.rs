@@ -169,7 +169,9 @@ fn catch_up(stage: &Stage<'_>) -> Result<()> {
             ensure!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
             let last = String::from_utf8_lossy(&output.stdout).lines().last().unwrap_or_default().to_owned();
             let end: Value = serde_json::from_str(&last).with_context(|| format!("{words:?}: {last}"))?;
-            left += end["unindexed"]["words"].as_u64().or(end["behind"].as_u64()).unwrap_or(0);
+            let unindexed = &end["unindexed"];
+            let kinds = [&unindexed["words"], &unindexed["substrings"], &end["behind"]];
+            left += kinds.iter().filter_map(|kind| kind.as_u64()).sum::<u64>();
         }
         if left == 0 {
             return Ok(());

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use quipu_testkit::{Answer, FakeServer, Gate, Reply};
 use serde_json::{Value, json};
 
@@ -275,4 +275,20 @@ fn peer_with_models_in_a_file_talks_through_the_proxy() {
     for part in ["Which paint?", "Blue.", "And for the gate?", "Green."] {
         assert!(text.contains(part), "{row}: {text}");
     }
+}
+
+#[test]
+fn signals_that_the_parent_blocks_end_it_all_the_same() {
+    let world = World::new();
+    // A thread, as only its own mask is inherited.
+    let ended = std::thread::scope(|scope| {
+        let started = scope.spawn(|| {
+            SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]).thread_block().unwrap();
+            let mut proxy = proxied(&world, "messages=http://127.0.0.1:1");
+            proxy.ends(Signal::SIGINT)
+        });
+        started.join().unwrap()
+    });
+    assert_eq!(ended.code, 130, "{ended:?}");
+    assert!(ended.stderr.contains("0 exchanges kept"), "{ended:?}");
 }

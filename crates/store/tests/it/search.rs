@@ -704,3 +704,42 @@ async fn rebuild_resumes_and_equals_a_fresh_index() {
     assert_eq!(store.search(whole("red")).await.unwrap(), found);
     assert!(store.check().await.unwrap().problems.is_empty());
 }
+
+/// More hits of others than are looked at one by one, newer and older than those in question.
+#[tokio::test]
+async fn hits_of_many_others_hide_none_in_question() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("quipu.db"));
+    let mut at = T;
+    for (session, cwd, speaker, count) in [
+        ("first", "/here", "user", 3),
+        ("second", "/there", "assistant", 150),
+        ("third", "/here", "user", 2),
+        ("fourth", "/here", "assistant", 100),
+    ] {
+        let (mut last, commit) = entry_commit(None, &session_start(&SessionId::from(session), cwd, None), at);
+        store.commit(commit).await.unwrap();
+        for number in 0..count {
+            at += 1;
+            let text = format!("\"a red boat, {session} {number}\"");
+            last = foreign(&store, last, speaker, &[("text", &text)], at).await;
+        }
+    }
+    let wanted = ["third 1", "third 0", "first 2", "first 1", "first 0"]
+        .map(|wanted| format!("a [red] [boat], {wanted}"));
+    let wanted = wanted.each_ref().map(String::as_str);
+    let of_user = SearchQuery { speakers: vec![Speaker::User], ..words("red boat") };
+    for query in [
+        SearchQuery { project: Some("/here".into()), ..of_user.clone() },
+        SearchQuery { agent: Some("quipu".into()), ..of_user.clone() },
+        SearchQuery { matching: MatchMode::Words, per_session: Some(9), ..of_user },
+    ] {
+        check(&store, query, &wanted).await;
+    }
+    let here = SearchQuery { project: Some("/here".into()), limit: 200, ..words("red") };
+    assert_eq!(store.search(here.clone()).await.unwrap().hits.len(), 105);
+    let few = SearchQuery { per_session: Some(2), ..here };
+    let hits = store.search(few).await.unwrap().hits;
+    let more: Vec<u64> = hits.iter().map(|hit| hit.more).collect();
+    assert_eq!(more, [0, 98, 0, 0, 0, 1]);
+}

@@ -26,6 +26,8 @@ const DIRECTORIES: i64 = 500;
 const HEIRS: i64 = 100;
 /// The newest nodes that tell how rare a word is.
 const SAMPLE: i64 = 20_000;
+/// Nodes with the words but of other projects or speakers that are looked at, before the index is asked for both.
+const OTHERS: usize = 64;
 
 /// Answers a query from what is indexed.
 pub(in crate::sqlite) fn find(connection: &Connection, query: &SearchQuery) -> Outcome<SearchHits> {
@@ -34,19 +36,12 @@ pub(in crate::sqlite) fn find(connection: &Connection, query: &SearchQuery) -> O
         return Ok(found);
     }
     let terms = query::terms(&query.words);
-    let Some(scope) = scope(connection, query)? else { return Ok(found) };
-    let mut search = Search::new(connection, query, &terms, &scope);
+    let Some(scope) = Scope::of(connection, query)? else { return Ok(found) };
+    let mut search = Search::new(connection, query, &terms, scope);
     if query.matching != MatchMode::Substrings {
-        let conditions: Vec<String> = match (query::by_words(&terms), terms.is_empty()) {
-            (None, false) => Vec::new(),
-            (words, _) => words.into_iter().chain(search.scope.clone()).collect(),
-        };
-        if !conditions.is_empty() {
-            let mut condition = conditions.join(" AND ");
-            if let Some(without) = &search.without {
-                condition = format!("({condition}) NOT {without}");
-            }
-            search.take_words(&condition)?;
+        let words = query::by_words(&terms);
+        if words.is_some() || terms.is_empty() {
+            search.take_words(words)?;
         }
     }
     if query.matching != MatchMode::Words && search.drafts.len() < search.most {
@@ -69,9 +64,9 @@ pub(in crate::sqlite) fn allowed(
     if !exists(connection)? {
         return Ok(None);
     }
-    let Some(scope) = scope(connection, query)? else { return Ok(None) };
+    let Some(scope) = Scope::of(connection, query)? else { return Ok(None) };
     let mut rows: Option<HashSet<i64>> = None;
-    for condition in scope {
+    for condition in scope.conditions() {
         let mut statement = connection
             .prepare_cached("SELECT rowid FROM quipu_x_words WHERE quipu_x_words MATCH ?1 AND rowid > ?2")?;
         let found = statement.query_map(params![condition, floor], |row| row.get(0))?;
@@ -93,7 +88,7 @@ pub(in crate::sqlite) fn near(
     is_same: &dyn Fn(i64, &NodeId) -> Outcome<bool>,
 ) -> Outcome<(Vec<Hit>, bool)> {
     let terms = query::terms(&query.words);
-    let mut search = Search::new(connection, query, &terms, &[]);
+    let mut search = Search::new(connection, query, &terms, Scope::default());
     for (score, seq) in ranked {
         if search.drafts.len() >= RANKED {
             break;
@@ -128,54 +123,76 @@ pub(in crate::sqlite) fn stands(
     node: &NodeId,
 ) -> Outcome<bool> {
     let query = SearchQuery { sessions: Sessions::Standing, ..SearchQuery::default() };
-    Search::new(connection, &query, &[], &[]).is_standing(session, node)
+    Search::new(connection, &query, &[], Scope::default()).is_standing(session, node)
 }
 
-/// What the tags and paths of a node must be; `None` when none can be so.
-fn scope(connection: &Connection, query: &SearchQuery) -> Outcome<Option<Vec<String>>> {
-    let mut scope = Vec::new();
-    if !query.speakers.is_empty() {
-        let roles = query.speakers.iter().flat_map(|speaker| speaker.roles());
-        scope.push(query::about(roles.map(|role| tag('r', role))));
-    }
-    if let Some(agent) = &query.agent {
-        scope.push(query::about([tag('a', agent)].into_iter()));
-    }
-    if let Some(tool) = &query.tool {
-        scope.push(query::about([tag('t', tool)].into_iter()));
-    }
-    if let Some(project) = &query.project {
-        let project = project.strip_suffix('/').filter(|short| !short.is_empty()).unwrap_or(project);
-        let below = if project == "/" { project.to_owned() } else { format!("{project}/") };
-        // The character after the slash ends the range.
-        let end = format!("{}0", below.strip_suffix('/').unwrap_or(&below));
-        let mut statement = connection.prepare_cached(
-            "SELECT project, max(updated) AS last FROM quipu_x_session \
-             WHERE project = ?1 OR (project >= ?2 AND project < ?3) GROUP BY project ORDER BY last DESC LIMIT ?4",
-        )?;
-        let found =
-            statement.query_map(params![project, below, end, DIRECTORIES], |row| row.get::<_, String>(0))?;
-        let tags: Vec<String> = found.map(|found| Ok(tag('p', &found?))).collect::<rusqlite::Result<_>>()?;
-        if tags.is_empty() {
-            return Ok(None);
+/// What the tags and paths of a node must be.
+#[derive(Default)]
+struct Scope {
+    /// Conditions of the index; tags that few nodes have.
+    rare: Vec<String>,
+    /// The condition that names the projects, which many nodes can meet, and their directories.
+    project: Option<(String, HashSet<String>)>,
+    /// The same of who spoke, and their roles.
+    speakers: Option<(String, Vec<&'static str>)>,
+}
+
+impl Scope {
+    /// `None` when no node can be so.
+    fn of(connection: &Connection, query: &SearchQuery) -> Outcome<Option<Self>> {
+        let mut scope = Self::default();
+        if !query.speakers.is_empty() {
+            let roles: Vec<&str> =
+                query.speakers.iter().flat_map(|speaker| speaker.roles()).copied().collect();
+            scope.speakers = Some((query::about(roles.iter().map(|role| tag('r', role))), roles));
         }
-        scope.push(query::about(tags.into_iter()));
-    }
-    if let Some(file) = &query.file {
-        if mark::tokens(file).next().is_none() {
-            return Ok(None);
+        if let Some(agent) = &query.agent {
+            scope.rare.push(query::about([tag('a', agent)].into_iter()));
         }
-        scope.push(query::about([spread(file)].into_iter()));
+        if let Some(tool) = &query.tool {
+            scope.rare.push(query::about([tag('t', tool)].into_iter()));
+        }
+        if let Some(project) = &query.project {
+            let project = project.strip_suffix('/').filter(|short| !short.is_empty()).unwrap_or(project);
+            let below = if project == "/" { project.to_owned() } else { format!("{project}/") };
+            // The character after the slash ends the range.
+            let end = format!("{}0", below.strip_suffix('/').unwrap_or(&below));
+            let mut statement = connection.prepare_cached(
+                "SELECT project, max(updated) AS last FROM quipu_x_session \
+                 WHERE project = ?1 OR (project >= ?2 AND project < ?3) GROUP BY project ORDER BY last DESC LIMIT ?4",
+            )?;
+            let found = statement
+                .query_map(params![project, below, end, DIRECTORIES], |row| row.get::<_, String>(0))?;
+            let directories: HashSet<String> = found.collect::<rusqlite::Result<_>>()?;
+            if directories.is_empty() {
+                return Ok(None);
+            }
+            let condition = query::about(directories.iter().map(|directory| tag('p', directory)));
+            scope.project = Some((condition, directories));
+        }
+        if let Some(file) = &query.file {
+            if mark::tokens(file).next().is_none() {
+                return Ok(None);
+            }
+            scope.rare.push(query::about([spread(file)].into_iter()));
+        }
+        Ok(Some(scope))
     }
-    Ok(Some(scope))
+
+    fn conditions(&self) -> impl Iterator<Item = &String> {
+        let project = self.project.as_ref().map(|(condition, _)| condition);
+        let speakers = self.speakers.as_ref().map(|(condition, _)| condition);
+        self.rare.iter().chain(project).chain(speakers)
+    }
 }
 
 struct Search<'a> {
     connection: &'a Connection,
     query: &'a SearchQuery,
     terms: &'a [Term],
-    /// The condition on tags and paths.
-    scope: Option<String>,
+    scope: Scope,
+    /// Whether the sessions that were looked at are of the project.
+    inside: HashMap<i64, bool>,
     /// The condition on tags that must not hold.
     without: Option<String>,
     /// Whether sessions that were looked at still stand.
@@ -188,6 +205,13 @@ struct Search<'a> {
     /// How many hits of a session were taken, and passed over.
     sessions: HashMap<Option<i64>, (usize, u64)>,
     drafts: Vec<HitDraft>,
+}
+
+/// What the index is asked for.
+struct IndexConditions {
+    /// Less than `all`: what it leaves out is looked up of each hit, until many are others.
+    few: Option<String>,
+    all: String,
 }
 
 /// Whether hits of a session count.
@@ -210,12 +234,13 @@ struct HitDraft {
 }
 
 impl<'a> Search<'a> {
-    fn new(connection: &'a Connection, query: &'a SearchQuery, terms: &'a [Term], scope: &[String]) -> Self {
+    fn new(connection: &'a Connection, query: &'a SearchQuery, terms: &'a [Term], scope: Scope) -> Self {
         Self {
             connection,
             query,
             terms,
-            scope: (!scope.is_empty()).then(|| scope.join(" AND ")),
+            scope,
+            inside: HashMap::new(),
             without: (!query.without_tools.is_empty())
                 .then(|| query::about(query.without_tools.iter().map(|tool| tag('t', tool)))),
             standing: HashMap::new(),
@@ -231,10 +256,25 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn take_words(&mut self, condition: &str) -> Outcome<()> {
+    fn take_words(&mut self, words: Option<String>) -> Outcome<()> {
         let statement =
             "SELECT rowid FROM quipu_x_words WHERE quipu_x_words MATCH ?1 AND rowid < ?2 ORDER BY rowid DESC";
-        self.take(Kind::Words, statement, condition, |search, seq, node, session| {
+        let without = self.without.as_ref();
+        let joined = |conditions: Vec<&String>| {
+            let all = conditions.iter().map(|condition| condition.as_str()).collect::<Vec<_>>().join(" AND ");
+            match without {
+                _ if all.is_empty() => None,
+                Some(without) => Some(format!("({all}) NOT {without}")),
+                None => Some(all),
+            }
+        };
+        let Some(all) = joined(words.iter().chain(self.scope.conditions()).collect()) else { return Ok(()) };
+        // Most nodes are of the project in question and of one that speaks: to look at what a few hits are costs less than to walk
+        // through the list of all of them.
+        let few =
+            words.as_ref().and_then(|words| joined([words].into_iter().chain(&self.scope.rare).collect()));
+        let conditions = IndexConditions { few: few.filter(|few| *few != all), all };
+        self.take(Kind::Words, statement, &conditions, |search, seq, node, session| {
             let document = search.reader.text(&node)?;
             let (places, words) = mark::by_words(&document.text, search.terms);
             // Rows of another program's file can have got other numbers.
@@ -250,8 +290,13 @@ impl<'a> Search<'a> {
         let statement =
             "SELECT rowid FROM quipu_x_parts WHERE quipu_x_parts MATCH ?1 AND rowid < ?2 ORDER BY rowid DESC";
         let known: HashSet<i64> = self.drafts.iter().map(|taken| taken.seq).collect();
-        self.take(Kind::Substrings, statement, condition, |search, seq, node, session| {
-            if known.contains(&seq) || !search.is_in_scope(seq)? {
+        let conditions = IndexConditions { few: None, all: condition.to_owned() };
+        self.take(Kind::Substrings, statement, &conditions, |search, seq, node, session| {
+            if known.contains(&seq)
+                || !search.is_inside(session)?
+                || !search.is_spoken(&node)?
+                || !search.is_indexed_with(seq, search.scope.rare.iter())?
+            {
                 return Ok(None);
             }
             let text = search.reader.parts(&node)?;
@@ -266,15 +311,17 @@ impl<'a> Search<'a> {
         &mut self,
         kind: Kind,
         statement: &str,
-        condition: &str,
+        conditions: &IndexConditions,
         mut read: impl FnMut(&mut Self, i64, Node, Option<i64>) -> Outcome<Option<HitDraft>>,
     ) -> Outcome<()> {
         let before = self.drafts.len();
         let until = cursor(self.connection, kind)?;
         let mut statement = self.connection.prepare_cached(statement)?;
         let mut below = i64::MAX;
+        let mut few = conditions.few.as_ref();
+        let mut others = 0;
         'below: loop {
-            let mut found = statement.query(params![condition, below])?;
+            let mut found = statement.query(params![few.unwrap_or(&conditions.all), below])?;
             while self.drafts.len() < self.most {
                 let Some(row) = found.next()? else { break 'below };
                 let seq: i64 = row.get(0)?;
@@ -284,6 +331,15 @@ impl<'a> Search<'a> {
                 }
                 self.looked_at += 1;
                 let session = self.session_of(seq)?;
+                if few.is_some() && !(self.is_inside(session)? && self.is_spoken_at(seq)?) {
+                    others += 1;
+                    if others == OTHERS {
+                        few = None;
+                        below = seq;
+                        continue 'below;
+                    }
+                    continue;
+                }
                 if self.query.order == Order::Newest
                     && let Some(most) = self.query.per_session
                     && let Some((taken, passed)) = self.sessions.get_mut(&session)
@@ -319,7 +375,14 @@ impl<'a> Search<'a> {
 
     /// Whether the tags and paths of a node are as they must be.
     fn is_in_scope(&self, seq: i64) -> Outcome<bool> {
-        for (condition, wanted) in [(&self.scope, true), (&self.without, false)] {
+        self.is_indexed_with(seq, self.scope.conditions())
+    }
+
+    /// Whether a node meets these conditions, and has no tag that it must not have.
+    fn is_indexed_with<'c>(&self, seq: i64, wanted: impl Iterator<Item = &'c String>) -> Outcome<bool> {
+        let wanted = wanted.map(String::as_str).collect::<Vec<_>>().join(" AND ");
+        let wanted = (!wanted.is_empty()).then_some(&wanted);
+        for (condition, wanted) in [(wanted, true), (self.without.as_ref(), false)] {
             let Some(condition) = condition else { continue };
             let mut statement = self
                 .connection
@@ -329,6 +392,36 @@ impl<'a> Search<'a> {
             }
         }
         Ok(true)
+    }
+
+    /// Whether a session works in the project, as the index would say.
+    fn is_inside(&mut self, session: Option<i64>) -> Outcome<bool> {
+        let Some((_, directories)) = &self.scope.project else { return Ok(true) };
+        let Some(number) = session else { return Ok(false) };
+        if let Some(known) = self.inside.get(&number) {
+            return Ok(*known);
+        }
+        let directory: Option<String> = self
+            .connection
+            .prepare_cached("SELECT project FROM quipu_x_session WHERE num = ?1")?
+            .query_row([number], |row| row.get(0))
+            .optional()?;
+        let is_inside = directory.is_some_and(|directory| directories.contains(&directory));
+        self.inside.insert(number, is_inside);
+        Ok(is_inside)
+    }
+
+    /// Whether one of the speakers said a node.
+    fn is_spoken(&self, node: &Node) -> Outcome<bool> {
+        let Some((_, roles)) = &self.scope.speakers else { return Ok(true) };
+        Ok(roles.contains(&rows::role_of(self.connection, node)?))
+    }
+
+    fn is_spoken_at(&self, seq: i64) -> Outcome<bool> {
+        if self.scope.speakers.is_none() {
+            return Ok(true);
+        }
+        rows::node_at(self.connection, seq)?.map_or(Ok(false), |node| self.is_spoken(&node))
     }
 
     /// Whether what a node says is a hit in the session that it was copied from. `is_there` says of a row whether it can be found.
