@@ -185,7 +185,8 @@ fn write_turn(
         writeln!(out, "commit  {commit}")?;
     }
     if !turn.reason.is_empty() {
-        writeln!(out, "asked   {}", paint.bold(&one_line(&turn.reason, 400)))?;
+        let what = if turn.asked.is_some() { "asked " } else { "change" };
+        writeln!(out, "{what}  {}", paint.bold(&one_line(&turn.reason, 400)))?;
     }
     writeln!(out, "{}", paint.dim(&format!("open: quipu open{flag} {}", turn.node.short())))?;
     Ok(())

@@ -8,8 +8,8 @@ use quipu_host::{Home, program_path};
 use quipu_integrations::{ConfigurationContent, ConfigurationPlace, Host, JsonValue};
 use quipu_seal::Sealer;
 use quipu_setup::{
-    Agent, AgentPlan, AgentState, DiffLine, FileChange, Goal, PieceContent, PieceState, Placement, Setup,
-    SetupContext, SetupError, Syntax, agents, diff,
+    Agent, AgentPlan, AgentState, DiffLine, FileChange, Goal, PieceContent, PieceReport, PieceState,
+    Placement, Setup, SetupContext, SetupError, Syntax, agents, diff,
 };
 use serde_json::{Value, json};
 
@@ -238,7 +238,9 @@ pub(crate) fn state_words(plan: &AgentPlan) -> String {
         AgentState::Empty => "nothing can be set up yet".to_owned(),
         AgentState::Partial => format!("not all is set up: {} is missing", named(PieceState::Missing)),
         AgentState::Changed => {
-            format!("{} is not what setup writes and is left alone", named(PieceState::Changed))
+            let wanted = plan.pieces.iter().filter_map(wanted_words);
+            let wanted: String = wanted.map(|words| format!("; {words}")).collect();
+            format!("{} is not what setup writes and is left alone{wanted}", named(PieceState::Changed))
         }
         AgentState::Unusable => {
             let problems: Vec<String> = plan.problems.iter().map(SetupError::to_string).collect();
@@ -255,6 +257,12 @@ pub(crate) fn state_words(plan: &AgentPlan) -> String {
             }
         }
     }
+}
+
+/// What the user can do about a piece that is the user's own.
+fn wanted_words(piece: &PieceReport) -> Option<String> {
+    let wanted = piece.wanted.as_ref()?;
+    Some(format!("setup would write {wanted} as {}: add what yours lacks of it", piece.label))
 }
 
 fn check(
@@ -363,8 +371,9 @@ fn report(agent: &Agent, plan: &AgentPlan, outcome: Outcome, backups: &[PathBuf]
         note(format!("{title}: {problem}"));
     }
     for piece in plan.pieces.iter().filter(|piece| piece.state == PieceState::Changed) {
+        let wanted = wanted_words(piece).map_or_else(String::new, |words| format!("; {words}"));
         note(format!(
-            "{title}: {} in {} is not what setup writes; it is left as it is",
+            "{title}: {} in {} is not what setup writes; it is left as it is{wanted}",
             piece.label,
             piece.file.display()
         ));
@@ -470,6 +479,7 @@ fn object(agent: &Agent, plan: &AgentPlan, outcome: Outcome, backups: &[PathBuf]
             "name": piece.label,
             "state": piece.state,
             "program": piece.old_program,
+            "wanted": piece.wanted,
         })
     });
     json!({

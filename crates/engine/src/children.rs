@@ -66,6 +66,8 @@ pub(crate) struct ChildTerms {
     pub(crate) purse: Arc<Purse>,
     /// The run that pays, and what it holds back for it.
     pub(crate) held: Option<(RunId, i64)>,
+    /// Tools of the session that are lent to a child session.
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
 }
 
 impl ChildTerms {
@@ -160,7 +162,7 @@ impl Children {
     ) -> BoxFuture<'static, Result<CallAnswer, RunnerError>> {
         let this = self.clone();
         owned(|cancel| async move {
-            let ChildTerms { carried, daily, purse, held } = alone;
+            let ChildTerms { carried, daily, purse, held, tools: _ } = alone;
             let mut cost = 0.0;
             let answer = async {
                 let _permit = this.permit(&order.terms).await?;
@@ -180,8 +182,8 @@ impl Children {
     ) -> BoxFuture<'static, Result<ChildAnswer, RunnerError>> {
         let this = self.clone();
         owned(|cancel| async move {
-            let ChildTerms { carried, daily, purse, held } = alone;
-            let made = match this.plan(order, carried, daily).await {
+            let ChildTerms { carried, daily, purse, held, tools } = alone;
+            let made = match this.plan(order, carried, tools, daily).await {
                 Ok((plan, _permit)) => this.run(plan, cancel).await,
                 Err(error) => ChildEnd::unmade(error),
             };
@@ -194,17 +196,21 @@ impl Children {
         &self,
         order: ChildOrder,
         carried: ModelRoute,
+        tools: Vec<Arc<dyn Tool>>,
         daily: Option<f64>,
     ) -> Result<(ChildPlan, OwnedSemaphorePermit), RunnerError> {
-        let options = &self.0.options;
-        let lent = |name: &String| {
-            let tool = options.tools.iter().find(|tool| tool.spec().name == *name);
-            tool.cloned().ok_or_else(|| RunnerError::NoTool(name.clone()))
-        };
-        let tools = order.tools.iter().map(lent).collect::<Result<_, _>>()?;
         let permit = self.permit(&order.terms).await?;
         let (budget, parent) = (order.terms.budget_for(&carried.0), self.0.parent.clone());
         Ok((ChildPlan { order, carried, tools, parent, budget, daily }, permit))
+    }
+
+    /// Tools of the options, where no session has a say in it.
+    fn lent(&self, names: &[String]) -> Result<Vec<Arc<dyn Tool>>, RunnerError> {
+        let lent = |name: &String| {
+            let tool = self.0.options.tools.iter().find(|tool| tool.spec().name == *name);
+            tool.cloned().ok_or_else(|| RunnerError::NoTool(name.clone()))
+        };
+        names.iter().map(lent).collect()
     }
 
     /// Waits for its turn.
@@ -443,7 +449,8 @@ impl Backend for Children {
             this.allows_child()?;
             let carried = this.carried(&order.terms).await?;
             let daily = this.0.options.limits.daily_budget;
-            let (plan, _permit) = this.plan(order, carried, daily).await?;
+            let tools = this.lent(&order.tools)?;
+            let (plan, _permit) = this.plan(order, carried, tools, daily).await?;
             this.run(plan, cancel).await.answer
         })
     }

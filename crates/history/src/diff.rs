@@ -180,13 +180,15 @@ impl BranchSide {
                     *failed += u64::from(result.is_error);
                 }
             }
+            // Lines that a person ran, and changes of a memory, say how files were before and after.
             Message::BashExecution(_)
             | Message::Custom(_)
             | Message::BranchSummary(_)
             | Message::CompactionSummary(_)
-            | Message::Other(_) => {}
+            | Message::Other(_) => self.changed(performed_file_ops(cwd, "", "", true, states), false),
         }
     }
+
     /// What was done to files; what was `restored` counts only where the branch did something else to it before.
     fn changed(&mut self, done: Vec<(String, FileOpKind)>, restored: bool) {
         for (path, kind) in done {

@@ -10,7 +10,7 @@ use quipu_memory::active::{
 use quipu_memory::search::MemoryNotes;
 use quipu_store::Graph;
 
-use crate::{Home, OpenRequest, background_budget, memory_notes};
+use crate::{Home, OpenRequest, background_budget};
 
 /// The search over what is open in a directory.
 struct OpenMemories {
@@ -38,20 +38,17 @@ impl ActiveSearch for OpenMemories {
     }
 }
 
-/// Gives a session active memory, where memory is on and a person is in front of it.
-pub(crate) fn install(options: &mut SessionOptions, home: &Home, engine: &Engine, request: &OpenRequest) {
-    let config = home.config();
-    let is_whole = request.record.is_none() && request.replay.is_none() && !request.in_memory;
-    let is_open = !request.is_shared || config.memory.shared;
-    if config.active_memory.mode == ActiveMode::Off || !is_whole || !is_open || request.is_unattended {
-        return;
+/// Gives a session active memory, where its tools search memories and a person is in front of it.
+pub(crate) fn install(
+    options: &mut SessionOptions,
+    home: &Home,
+    engine: &Engine,
+    (request, notes): (&OpenRequest, Option<MemoryNotes>),
+) {
+    let active = home.config().active_memory.clone();
+    if let Some(notes) = notes.filter(|_| active.mode != ActiveMode::Off && !request.is_unattended) {
+        let (home, store) = (home.without_commands(), engine.store().clone());
+        let search = Arc::new(OpenMemories { notes, home, store: store.clone() });
+        options.hooks.push(Arc::new(ActiveMemory::new(search, store, active)));
     }
-    let notes = match memory_notes(home, engine.store(), engine.sealer(), &options.cwd) {
-        Ok(Some(notes)) => notes,
-        Ok(None) => return,
-        Err(failure) => return home.warn(format!("There is no active memory: {failure}")),
-    };
-    let (home, store) = (home.without_commands(), engine.store().clone());
-    let search = Arc::new(OpenMemories { notes, home, store: store.clone() });
-    options.hooks.push(Arc::new(ActiveMemory::new(search, store, config.active_memory.clone())));
 }

@@ -1,15 +1,14 @@
 //! What a person had forgotten, for the store: no search finds it.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
 
 use quipu_memory::{ForgetList, MemoryHome};
 use quipu_protocol::NodeId;
 use quipu_store::{HiddenNodes, HiddenSnapshot, HiddenSource};
 
 use crate::HostNotice;
+use crate::file_stamp::FileStamp;
 use crate::observer::SharedObserver;
 
 /// The list of a home, read again when its file has changed.
@@ -21,7 +20,7 @@ pub(crate) struct ForgetFile {
 
 #[derive(Default)]
 struct FileState {
-    stamp: Option<(SystemTime, u64, u64)>,
+    stamp: FileStamp,
     /// `None` before it was read.
     list: Option<Arc<ForgottenNodes>>,
 }
@@ -41,8 +40,7 @@ impl ForgetFile {
     }
 
     fn list(&self) -> Arc<ForgottenNodes> {
-        let found = std::fs::metadata(ForgetList::path(&self.memory)).ok();
-        let stamp = found.and_then(|found| Some((found.modified().ok()?, found.len(), found.ino())));
+        let stamp = FileStamp::of(&ForgetList::path(&self.memory));
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let before = read.list.clone();
         // What could not be read may be readable now, and the file as it was.

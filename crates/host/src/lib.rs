@@ -22,6 +22,7 @@ pub mod dreams;
 mod entry;
 pub mod export;
 mod failure;
+mod file_stamp;
 mod forgotten;
 mod free_models;
 mod front_thread;

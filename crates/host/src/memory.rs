@@ -7,7 +7,7 @@ use quipu::{Engine, Sealer, SessionOptions};
 use quipu_memory::context::MemorySource;
 use quipu_memory::files::{FileProblem, list_files};
 use quipu_memory::notes::Notebook;
-use quipu_memory::search::MemoryTools;
+use quipu_memory::search::{MemoryNotes, MemoryTools};
 use quipu_memory::{ForgetList, MemoryError, MemoryHome, MemoryKind, MemoryPlace, project_root};
 use quipu_protocol::ChunkId;
 use quipu_store::Graph;
@@ -192,16 +192,17 @@ pub(crate) fn install_sections(
     }
 }
 
-/// Gives a session, new or not, the tools of the memories that are open where it works, and notes before its compactions.
+/// Gives a session, new or not, the tools of the memories that are open where it works, and notes before its compactions. What
+/// the tools search is given back.
 pub(crate) fn install_tools(
     options: &mut SessionOptions,
     home: &Home,
     engine: &Engine,
     request: &OpenRequest,
-) {
+) -> Option<MemoryNotes> {
     let books = open_books(options, home, engine, request);
     if books.is_empty() {
-        return;
+        return None;
     }
     // Notes before a compaction are the project's.
     let own =
@@ -221,14 +222,18 @@ pub(crate) fn install_tools(
             if !request.is_unattended {
                 crate::watch_memory(home, &options.cwd, engine.store(), engine.sealer(), notes.search());
             }
-            options.tool_sources.push(Arc::new(MemoryTools::new(notes)));
+            options.tool_sources.push(Arc::new(MemoryTools::new(notes.clone())));
             let (store, sealer) = (engine.store().clone(), engine.sealer().clone());
             let scope = crate::past::project_past(&options.cwd);
             let past = PastTools::new(home, store, sealer, scope, LookupMisses::default());
             options.tool_sources.push(Arc::new(past));
+            Some(notes)
         }
-        Ok(None) => {}
-        Err(failure) => home.warn(failure.message),
+        Ok(None) => None,
+        Err(failure) => {
+            home.warn(failure.message);
+            None
+        }
     }
 }
 

@@ -1,10 +1,9 @@
 //! Notes are indexed when a program has changed them, while a front that lives long has sessions with a memory.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use quipu_memory::MemoryPlace;
 use quipu_memory::search::{MemorySearch, NoteWatch};
@@ -14,6 +13,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::Home;
+use crate::file_stamp::FileStamp;
 use crate::front_thread::{ThreadEnd, run_in_thread};
 use crate::memory::{memory_home, memory_places, notebooks};
 
@@ -122,15 +122,12 @@ pub(crate) async fn watch_memories(home: &Home, stop: CancellationToken) {
 
 /// The files that say where memory is on, as they were.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct ChoiceStamp([Option<(SystemTime, u64, u64)>; 2]);
+struct ChoiceStamp([FileStamp; 2]);
 
 impl ChoiceStamp {
     fn now(home: &Home) -> Self {
         let paths = [memory_home(home).choices_path(), home.dir.join("settings.json")];
-        Self(paths.map(|path| {
-            let found = std::fs::metadata(path).ok()?;
-            Some((found.modified().ok()?, found.len(), found.ino()))
-        }))
+        Self(paths.map(|path| FileStamp::of(&path)))
     }
 }
 

@@ -319,7 +319,7 @@ async fn prepare(
         }
     }
     put_system(&mut options, home, engine, request, kept.is_some() && !moved, resources).await?;
-    crate::memory::install_tools(&mut options, home, engine, request);
+    let notes = crate::memory::install_tools(&mut options, home, engine, request);
     (options.identity, options.declined_identity) = (identity.text, identity.declined);
     options.thinking = thinking;
     options.max_tokens = last.and_then(|epoch| epoch.max_tokens);
@@ -380,7 +380,7 @@ async fn prepare(
             options.hooks.push(Arc::new(crate::past::AfterSession::new(home, scope)));
         }
     }
-    crate::active_memory::install(&mut options, home, engine, request);
+    crate::active_memory::install(&mut options, home, engine, (request, notes));
     // What is recorded or replayed has no store to be read again: there the model sums up.
     let is_recorded = request.record.is_some() || replay.is_some();
     if config.compaction_mode == CompactionMode::Cover && !is_recorded {

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use jiff::tz::TimeZone;
 use quipu::{SourceContext, SourceError, ToolSource};
 use quipu_memory::search::unavailable;
-use quipu_memory::{AuthorClass, Forgotten, MemoryHome, class_of_turn};
+use quipu_memory::{AuthorClass, ForgetList, MemoryHome, class_of_turn};
 use quipu_past::{
     ChunkAuthor, ChunkDraft, ChunkEntry, DraftAuthor, PastError, PastIndex, PastScope, ReviewState,
     class_name, read_chunks, write_chunk,
@@ -250,7 +250,7 @@ impl PastTools {
         session: Option<&SessionId>,
     ) -> Result<ChunkDraft, String> {
         let forgotten =
-            Forgotten::read(&MemoryHome::new(&self.home.dir)).map_err(|error| error.to_string())?;
+            ForgetList::read(&MemoryHome::new(&self.home.dir)).map_err(|error| error.to_string())?;
         if forgotten.hides_line(&text) || text.lines().any(|line| forgotten.hides_line(line)) {
             return Err("the user had this forgotten".to_owned());
         }

@@ -1,7 +1,6 @@
 //! Permissions that follow their files: what another program, or a command of the terminal, saves there holds for the
 //! next call of every session that is open.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,13 +12,13 @@ use quipu::{
 use quipu_protocol::Scope;
 use quipu_workspace::{Access, Sandbox};
 
+use crate::file_stamp::FileStamp;
 use crate::permissions::{
     Entry, PermissionItem, Project, Record, RuleReach, Source, UnsavedPermissions, command_write,
 };
 use crate::{Advice, Failure, Home, OpenRequest, PermissionRequest, Question, env};
 
 /// What tells one state of a file from another; `None` where it is not there.
-type Stamp = Option<(u64, u64, u64, [i64; 4])>;
 
 /// The permissions of a session, as they are saved.
 #[derive(Debug)]
@@ -35,7 +34,7 @@ pub struct SavedPermissions {
 
 #[derive(Debug)]
 struct PermissionState {
-    stamps: [Stamp; 2],
+    stamps: [FileStamp; 2],
     /// The mode of this run that it was read with.
     mode: Option<PermissionMode>,
 }
@@ -220,14 +219,8 @@ impl Policy for SavedPermissions {
     }
 }
 
-fn stamps(source: &Source) -> [Stamp; 2] {
-    source.files().map(|path| stamp(&path))
-}
-
-fn stamp(path: &Path) -> Stamp {
-    let found = std::fs::metadata(path).ok()?;
-    let times = [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
-    Some((found.dev(), found.ino(), found.size(), times))
+fn stamps(source: &Source) -> [FileStamp; 2] {
+    source.files().map(|path| FileStamp::of(&path))
 }
 
 /// The permissions of a session in `cwd`: what is saved, and what the request says, which is saved.

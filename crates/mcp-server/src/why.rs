@@ -172,7 +172,8 @@ fn author(found: &Blame, seen: &BTreeMap<usize, NodeId>, at: usize, most: usize)
                 let commit =
                     turn.commit.as_ref().map_or_else(String::new, |id| format!(" commit {}", short(id)));
                 let (node, at) = (node.short(), minute(turn.at));
-                format!("{node}  {at}  {agent}{session}{commit}  asked: {reason}")
+                let what = if turn.asked.is_none() && !reason.is_empty() { "change" } else { "asked" };
+                format!("{node}  {at}  {agent}{session}{commit}  {what}: {reason}")
             }
             _ => "a session outside of what may be seen here".into(),
         },

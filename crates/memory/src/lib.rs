@@ -23,7 +23,7 @@ mod taint;
 pub use author::AuthorClass;
 pub use citation::{Citation, CitationError};
 pub use error::MemoryError;
-pub use forgotten::{ForgetList, ForgetList as Forgotten};
+pub use forgotten::ForgetList;
 pub use home::{LostMemory, MemoryChoices, MemoryHome, MoveLock, ProjectChoice};
 pub use place::{MemoryKind, MemoryPlace};
 pub use project::{project_root, project_tree, project_trees};

@@ -58,6 +58,16 @@ impl Piece {
         }
     }
 
+    /// Its value, for people, where it is one of a JSON file.
+    pub(crate) fn as_json(&self) -> Option<String> {
+        match &self.content {
+            PieceContent::Value { syntax: Syntax::Json, placement: Placement::Member(_), value } => {
+                Some(value.to_string())
+            }
+            PieceContent::Value { .. } | PieceContent::File(_) => None,
+        }
+    }
+
     /// What is remembered of it once it is written.
     pub(crate) fn record(&self, program: &str) -> PieceRecord {
         let content = match &self.content {

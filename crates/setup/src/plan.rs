@@ -47,6 +47,8 @@ pub struct PieceReport {
     pub state: PieceState,
     /// The program that an outdated one names.
     pub old_program: Option<String>,
+    /// What setup would write in its place, where the user's own stands in a JSON file.
+    pub wanted: Option<String>,
 }
 
 /// A file that changes.
@@ -261,6 +263,7 @@ fn plan_file(
             label: piece.label(),
             state: state.clone(),
             old_program,
+            wanted: (goal == Goal::Present && state == PieceState::Changed).then(|| piece.as_json()).flatten(),
         });
         if goal == Goal::Present {
             file.put(context, piece, old.as_ref(), &state).map_err(|error| edit(&file.text, error))?;
@@ -297,6 +300,7 @@ fn plan_file(
                 label,
                 state: PieceState::Changed,
                 old_program: None,
+                wanted: None,
             }),
         }
     }

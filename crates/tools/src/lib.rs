@@ -43,7 +43,7 @@ pub use output_schema::{AnswerError, OutputSchema, OutputSchemaError};
 pub use patch::ApplyPatch;
 pub use quipu_protocol::Touches;
 pub use read::Read;
-pub use search::{Find, Grep, Ls};
+pub use search::{Find, Glob, GlobError, Grep, Ls};
 pub use tool::*;
 pub use truncate::{MAX_BYTES, MAX_LINES, Truncation, TruncationLimit};
 pub use validate::{ArgumentsError, validate};

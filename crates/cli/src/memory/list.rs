@@ -36,6 +36,11 @@ pub(super) fn heading(book: &Notebook) -> String {
     format!("{whose}{accepted}  {}", place.root.display())
 }
 
+/// A name as it is shown: on one line, whatever is in it.
+pub(super) fn named(path: &str) -> String {
+    printable(&path.replace('\n', "\\n"))
+}
+
 pub(super) async fn list(out: &OutArgs) -> Result<(), Failure> {
     let open = open(&out.store).await?;
     let mut stdout = crate::console::stdout();
@@ -87,7 +92,7 @@ pub(super) async fn list(out: &OutArgs) -> Result<(), Failure> {
                     json!({ "memory": id, "kind": kind, "path": path, "problem": problem.to_string() });
                 writeln!(stdout, "{line}")?;
             } else {
-                writeln!(stdout, "  {:<36} not used: {problem}", printable(&path))?;
+                writeln!(stdout, "  {:<36} not used: {problem}", named(&path))?;
             }
         }
         if !out.json && files.files.is_empty() && files.problems.is_empty() {

@@ -8,7 +8,7 @@ use quipu_memory::AuthorClass;
 use quipu_memory::dream::DreamState;
 use serde_json::json;
 
-use super::list::{classes, classes_json, heading};
+use super::list::{classes, classes_json, heading, named};
 use super::{WhoseArg, open};
 use crate::args::OutArgs;
 use crate::console::current_dir;
@@ -18,7 +18,7 @@ use crate::print::{Paint, printable};
 use quipu_memory::files::{FileList, FileProblem};
 use quipu_memory::notes::Notebook;
 use quipu_memory::project_root;
-use quipu_store::{Dreams as _, UsageGrouping, UsageQuery};
+use quipu_store::{Dreams as _, IndexedAnswer, UsageGrouping, UsageQuery};
 
 /// When the last dream over a memory ended, or began where it is under way.
 async fn dreamt(home: &Home, memory: &str) -> Result<Option<i64>, Failure> {
@@ -108,7 +108,7 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
         let of_class = if of_class.is_empty() { "none".to_owned() } else { of_class.join(", ") };
         writeln!(stdout, "  files {files}, entries {entries}; lines by author: {of_class}")?;
         for (path, why) in left_out.iter().take(NAMED) {
-            writeln!(stdout, "  not read: {} ({})", printable(path), printable(why))?;
+            writeln!(stdout, "  not read: {} ({})", named(path), printable(why))?;
         }
         if problems > left_out.len().min(NAMED) {
             writeln!(stdout, "  {problems} file(s) cannot be used: `quipu memory list` says why")?;
@@ -122,7 +122,7 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
     }
     let mut week = Vec::new();
     let query = UsageQuery { by: UsageGrouping::Purpose, since: Some(quipu_host::now() - WEEK), until: None };
-    let used = open.engine.store().usage(query).await?.found;
+    let IndexedAnswer { found: used, behind } = open.engine.store().usage(query).await?;
     for part in PARTS {
         let sums = used.iter().filter(|sum| sum.key == part);
         let (mut calls, mut tokens, mut cost) = (0, 0, 0.0);
@@ -137,11 +137,15 @@ pub(super) async fn status(out: &OutArgs) -> Result<(), Failure> {
         }
     }
     if out.json {
-        let line = json!({ "on": true, "project": project, "memories": memories, "week": week,
+        let line = json!({ "on": true, "project": project, "memories": memories, "week": week, "behind": behind,
             "repositoryProblem": problem.map(|problem| problem.to_string()) });
         writeln!(stdout, "{line}")?;
     } else if week.iter().all(|part| part["calls"] == 0) {
         writeln!(stdout, "No model was called for memory this week.")?;
     }
-    Ok(stdout.flush()?)
+    stdout.flush()?;
+    if !out.json {
+        crate::usage::tell_behind(behind);
+    }
+    Ok(())
 }

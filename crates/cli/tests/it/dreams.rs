@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use crate::archive::{ID, assistant, entry, header, lines, user};
 use crate::support::*;
 
-const FACT: &str = "The deploy server is red and lives in Oslo";
+pub(crate) const FACT: &str = "The deploy server is red and lives in Oslo";
 
-fn settings(world: &World, more: &Value) {
+pub(crate) fn settings(world: &World, more: &Value) {
     let mut all = json!({ "retry": { "baseDelayMs": 1 }, "memory": { "dreaming": { "enabled": true } } });
     for (name, value) in more.as_object().unwrap() {
         all[name] = value.clone();
@@ -25,7 +25,7 @@ fn settings(world: &World, more: &Value) {
     std::fs::write(world.path("home/.quipu/settings.json"), all.to_string()).unwrap();
 }
 
-fn today() -> jiff::civil::Date {
+pub(crate) fn today() -> jiff::civil::Date {
     jiff::Zoned::now().date()
 }
 
@@ -40,7 +40,7 @@ fn memory(world: &World) -> PathBuf {
 }
 
 /// A person accepts all that stands in the memory.
-fn accept_all(world: &World, memory: &std::path::Path) {
+pub(crate) fn accept_all(world: &World, memory: &std::path::Path) {
     let home = MemoryHome::new(&world.path("home/.quipu"));
     let place = MemoryPlace { id: id_of(memory), kind: MemoryKind::Project, root: memory.to_owned() };
     let store = store(world);
@@ -58,7 +58,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-fn note_path() -> String {
+pub(crate) fn note_path() -> String {
     format!("memory/{}.md", today())
 }
 
@@ -67,7 +67,7 @@ fn store(world: &World) -> Arc<SqliteStore> {
 }
 
 /// The name of a memory is that of its directory.
-fn id_of(memory: &std::path::Path) -> String {
+pub(crate) fn id_of(memory: &std::path::Path) -> String {
     memory.file_name().unwrap().to_str().unwrap().to_owned()
 }
 
@@ -102,7 +102,7 @@ fn recalled(world: &World, memory: &str, found: &[(SignalPlace, String)]) {
 }
 
 /// The pieces of a note, recalled.
-fn recall_note(world: &World, memory: &std::path::Path) {
+pub(crate) fn recall_note(world: &World, memory: &std::path::Path) {
     let path = note_path();
     let text = std::fs::read_to_string(memory.join(&path)).unwrap();
     let found: Vec<_> = daily_pieces(&text)
@@ -115,7 +115,7 @@ fn recall_note(world: &World, memory: &std::path::Path) {
 }
 
 /// A memory with a note that a person accepted, and that searches found often.
-fn ready(world: &World) -> PathBuf {
+pub(crate) fn ready(world: &World) -> PathBuf {
     let memory = memory(world);
     std::fs::write(memory.join(note_path()), format!("# Deploys\n\n- {FACT}\n")).unwrap();
     accept_all(world, &memory);
@@ -123,7 +123,7 @@ fn ready(world: &World) -> PathBuf {
     memory
 }
 
-fn lasting(memory: &std::path::Path) -> String {
+pub(crate) fn lasting(memory: &std::path::Path) -> String {
     std::fs::read_to_string(memory.join("MEMORY.md")).unwrap_or_default()
 }
 
@@ -219,6 +219,17 @@ fn times_of_dreams_are_one_setting_that_their_job_follows() {
     // The other way round it is the same.
     world.run(&["config", "set", "memory.dreaming.schedule", "15 5 * * *"]).ok();
     assert_eq!(times(&world), "15 5 * * *");
+    // What names no times is refused, and in the file it is told, and the default counts.
+    for (bad, why) in [("0 0 31 2 *", "never fires"), ("nonsense", "has 5 fields")] {
+        world
+            .run(&["config", "set", "memory.dreaming.schedule", bad])
+            .fails(2, &["memory.dreaming.schedule", why]);
+    }
+    assert_eq!(times(&world), "15 5 * * *");
+    settings(&world, &json!({ "memory": { "dreaming": { "enabled": true, "schedule": "0 0 31 2 *" } } }));
+    let told = world.run(&["dream", "status"]).ok();
+    assert!(told.err.contains("never fires") && told.text().contains("Dreams: 0 3 * * *"), "{}", told.err);
+    assert_eq!(times(&world), "0 3 * * *");
     // No other job has its name, and it does not go while dreams are on.
     let other = ["schedule", "add", "prompt", "--in", "1h", "--name", "dream", "--budget", "1", "x"];
     world.run(&other).fails(2, &["choose another name"]);
@@ -248,7 +259,7 @@ fn paused_dream_stays_paused_until_it_is_resumed() {
 }
 
 /// What a model answers to the only text.
-fn distilled(text: &str) -> Reply {
+pub(crate) fn distilled(text: &str) -> Reply {
     let answer = json!({
         "operations": [{ "op": "add", "text": text, "sources": ["c1"] }],
         "diary": "Tonight I dreamt of one red server in Oslo.",
@@ -299,6 +310,38 @@ fn model_that_answers_nonsense_changes_nothing_of_its_own() {
         assert!(ours["problems"][0].as_str().unwrap().contains("answer of the model is not used"), "{ours}");
         assert!(lasting(&memory).contains(FACT) && !memory.join("DREAMS.md").exists());
     }
+}
+
+#[test]
+fn lasting_file_that_cannot_be_used_is_told_once_and_stays() {
+    let world = World::new([]);
+    world.unchecked();
+    settings(&world, &json!({}));
+    let memory = ready(&world);
+    let (file, outside) = (memory.join("MEMORY.md"), world.path("outside.md"));
+    std::fs::write(&outside, "- of somebody else\n").unwrap();
+    let bad: [(&[u8], &str); 5] = [
+        (&[b'x'; 1_100_000], "has 1100000 bytes"),
+        (b"a\0b", "is not text"),
+        (b"caf\xe9\n", "not UTF-8 (byte 3)"),
+        (b"<<<<<<< ours\n- a\n=======\n- b\n>>>>>>> theirs\n", "conflict"),
+        (b"- of somebody else\n", "symbolic link"),
+    ];
+    for (bytes, why) in bad {
+        match why {
+            "symbolic link" => std::os::unix::fs::symlink(&outside, &file).unwrap(),
+            _ => std::fs::write(&file, bytes).unwrap(),
+        }
+        let done = world.run(&["dream", "--now", "--json"]).ok().json_lines();
+        let ours = done.iter().find(|one| one["memory"] == id_of(&memory)).unwrap();
+        let problems = ours["problems"].as_array().unwrap();
+        assert!(problems.len() == 1 && problems[0].as_str().unwrap().contains(why), "{why}: {ours}");
+        assert_eq!((&ours["promoted"], std::fs::read(&file).unwrap()), (&json!([]), bytes.to_vec()), "{why}");
+        std::fs::remove_file(&file).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "- of somebody else\n");
+    world.run(&["dream", "--now"]).ok();
+    assert!(lasting(&memory).contains(FACT));
 }
 
 #[test]

@@ -31,12 +31,12 @@ fn notes(memory: &std::path::Path) -> String {
         .unwrap_or_default()
 }
 
-fn says(text: &str) -> Reply {
+pub(crate) fn says(text: &str) -> Reply {
     Answer::new().text(text).reply()
 }
 
 /// The second answer fills the window.
-fn full(text: &str) -> Reply {
+pub(crate) fn full(text: &str) -> Reply {
     Answer::new().text(text).usage(199_000, 500, 0, 0).reply()
 }
 

@@ -123,6 +123,10 @@ mod mcp_server;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]
+mod memory_costs;
+#[cfg(test)]
+mod memory_history;
+#[cfg(test)]
 mod memory_search;
 #[cfg(test)]
 mod memory_watch;

@@ -644,6 +644,17 @@ fn entries_that_are_left_out_are_told_once() {
 }
 
 #[test]
+fn name_with_a_line_break_stays_on_its_line() {
+    let world = World::new([]);
+    world.run(&["memory", "on"]).ok();
+    put(&world, "memory/bad\nname.md", "x\n");
+    for command in ["list", "status"] {
+        let shown = world.run(&["memory", command]).ok().text();
+        assert!(shown.lines().any(|line| line.contains("memory/bad\\nname.md")), "{shown}");
+    }
+}
+
+#[test]
 fn project_that_moved_adopts_its_memory_when_a_person_says_so() {
     let world = World::new([]);
     let quipu = |dir: &str, args: &[&str]| {

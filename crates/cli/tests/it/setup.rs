@@ -223,6 +223,35 @@ fn ran(mut command: Command) -> String {
     ran.text() + &ran.err
 }
 
+#[test]
+fn own_plugin_entry_stays_and_is_told_with_what_it_lacks() {
+    let world = world();
+    let settings = world.path("home/.openclaw/openclaw.json");
+    std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
+    let own = |entry: &str| {
+        std::fs::write(&settings, format!("{{\"plugins\":{{\"entries\":{{\"quipu\":{entry}}}}}}}")).unwrap()
+    };
+    own(r#"{"enabled":true}"#);
+    let lacks = "setup would write {\"enabled\":true,\"hooks\":{\"allowConversationAccess\":true}} as plugins.entries.quipu";
+    // Each time, and not only by the run that changes the rest.
+    for _ in 0..2 {
+        let said = world.run(&["setup", "openclaw", "--yes"]).ok().err;
+        assert!(said.contains("plugins.entries.quipu in ") && said.contains(lacks), "{said}");
+    }
+    assert!(std::fs::read_to_string(&settings).unwrap().contains(r#""quipu":{"enabled":true}"#));
+    let checked = world.run(&["setup", "openclaw", "--check"]).exits(1).text();
+    assert!(checked.contains("is left alone; ") && checked.contains(lacks), "{checked}");
+    let checked = world.run(&["setup", "openclaw", "--check", "--json"]).exits(1).json();
+    let pieces = checked["pieces"].as_array().unwrap();
+    let entry = pieces.iter().find(|piece| piece["name"] == "plugins.entries.quipu").unwrap();
+    assert_eq!(entry["state"], "changed");
+    assert!(entry["wanted"].as_str().unwrap().contains("allowConversationAccess"), "{entry}");
+    // With that, all is well.
+    own(r#"{"enabled":true,"hooks":{"allowConversationAccess":true}}"#);
+    world.run(&["setup", "openclaw", "--yes"]).ok();
+    assert!(world.run(&["setup", "openclaw", "--check"]).ok().text().contains("set up"));
+}
+
 /// Sets an agent up, asks its own program, and takes it out again.
 fn lists_the_server(program: &Path, agent: &str, file: &str, text: &str, connected: &str) {
     let world = World::new([]);

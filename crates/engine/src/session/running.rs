@@ -65,14 +65,15 @@ impl Task {
                 }
                 SideWork::Agent(_, _, reply) => drop(reply.send(Err(RunnerError::Closed))),
                 SideWork::Call(mut order, reply) => {
-                    let terms = self.child_terms(&mut order.terms, carried);
+                    let terms = self.child_terms(&mut order.terms, carried, Vec::new());
                     drop(reply.send(terms.map_or_else(
                         |error| SideReply::Done(Err(error)),
                         |alone| SideReply::NoName(order, Box::new(alone)),
                     )));
                 }
                 SideWork::Child(mut order, reply) => {
-                    let terms = self.child_terms(&mut order.terms, carried);
+                    let lent = self.lent(&order.tools);
+                    let terms = lent.and_then(|tools| self.child_terms(&mut order.terms, carried, tools));
                     drop(reply.send(terms.map_or_else(
                         |error| SideReply::Done(Err(error)),
                         |alone| SideReply::NoName(order, Box::new(alone)),
@@ -139,12 +140,9 @@ impl Task {
         permit: OwnedSemaphorePermit,
         reply: oneshot::Sender<SideReply<ChildOrder, ChildAnswer>>,
     ) {
-        let lent = |name: &String| -> Result<Arc<dyn Tool>, RunnerError> {
-            self.sources.lent(name).ok_or_else(|| RunnerError::NoTool(name.clone()))
-        };
-        let tools: Result<Vec<_>, _> = order.tools.iter().map(lent).collect();
+        let lent = self.lent(&order.tools);
         let (tools, promise) =
-            match tools.and_then(|tools| Ok((tools, self.promise(&order.terms, &carried.0, &*carried.1)?))) {
+            match lent.and_then(|tools| Ok((tools, self.promise(&order.terms, &carried.0, &*carried.1)?))) {
                 Ok(both) => both,
                 Err(error) => return drop(reply.send(SideReply::Done(Err(error)))),
             };
@@ -321,12 +319,24 @@ impl Task {
         Ok(Some(wanted.map_or(left, |wanted| wanted.min(left))))
     }
 
+    /// Tools of this session, those of its sources among them, for a child session.
+    fn lent(&self, names: &[String]) -> Result<Vec<Arc<dyn Tool>>, RunnerError> {
+        let lent =
+            |name: &String| self.sources.lent(name).ok_or_else(|| RunnerError::NoTool(name.clone()));
+        names.iter().map(lent).collect()
+    }
+
     /// What becomes a session of its own, since ours has no name yet: the run pays for it all the same.
-    fn child_terms(&self, terms: &mut Terms, carried: ModelRoute) -> Result<ChildTerms, RunnerError> {
+    fn child_terms(
+        &self,
+        terms: &mut Terms,
+        carried: ModelRoute,
+        tools: Vec<Arc<dyn Tool>>,
+    ) -> Result<ChildTerms, RunnerError> {
         let Promise { budget, held, .. } = self.promise(terms, &carried.0, &*carried.1)?;
         terms.budget = budget;
         let purse = self.caller.purse.clone();
-        Ok(ChildTerms { carried, daily: purse.daily(), purse, held })
+        Ok(ChildTerms { carried, daily: purse.daily(), purse, held, tools })
     }
 
     /// What it may cost: its budget, and what is left of the run that pays.

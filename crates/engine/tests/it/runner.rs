@@ -23,13 +23,14 @@ use quipu::{
     ContextSource, Decision, Engine, Hook, HookContext, HookError, InputVerdict, Limits, ModelName,
     MoveRequest, MoveVerdict, Policy, Proposal, Provider, ResultVerdict, RunEnd, RunEndVerdict, RunStart,
     RunStartVerdict, Runner, RunnerError, RunnerPurpose, Sealer, Section, SessionOptions, SourceError,
-    SourceVersion,
+    SourceVersion, ToolSource,
 };
 use quipu_testkit::SpanCollector;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::sources::{Bench, plug};
 use crate::support::{
     Fake, Gate, KEY, LiveSession, Reply, World, call, echo, engine_over, model, open_store, say, scratch,
 };
@@ -543,6 +544,23 @@ async fn child_session_uses_lent_tools_under_parent_rules() {
     let live = hooked(&world, hook).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     assert!(matches!(answers.recv().await.unwrap(), Err(RunnerError::NoTool(name)) if name == "bash"));
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn child_of_a_session_without_a_name_has_tools_of_sources() {
+    let world = World::with([call(&[("plug0", json!({}))]), say("Found it."), say("one")]);
+    let lent = ChildRequest { tools: vec!["plug0".into(), "echo".into()], ..child() };
+    // Before the first prompt is stored.
+    let (hook, mut answers) = children_at(HookSite::Input, lent);
+    let source: Arc<dyn ToolSource> = Bench::new("bench", vec![plug("plug0")]);
+    let options = SessionOptions { hooks: vec![hook], tool_sources: vec![source], ..world.options() };
+    let live = world.create_with(options).await;
+    assert_eq!(live.run("go").await, Outcome::Done);
+    assert_eq!(answers.recv().await.unwrap().unwrap().text, "Found it.");
+    let result = String::from_utf8(world.fake.bodies()[1].to_vec()).unwrap();
+    assert!(result.contains("from plug0"), "{result}");
     live.finish().await;
     world.check().await;
 }

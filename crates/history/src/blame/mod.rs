@@ -17,6 +17,7 @@ use quipu_store::{CHANGES, Graph, StoreError, decode_with};
 pub use self::commits::{LineCommits, NODE_TRAILER, NamedCommit, TrailerReport, credit_commits};
 pub use self::files::{file_names, sibling_file};
 use self::walk::{Attribution, Call, Walk};
+use crate::MEMORY_CHANGE;
 
 /// Nodes that are read at a time.
 const PAGE: usize = 64;
@@ -90,7 +91,7 @@ pub struct BlameTurn {
     pub at: UnixMs,
     /// The user's message before it.
     pub asked: Option<NodeId>,
-    /// The user's words; empty when they are not known.
+    /// The user's words, or what the change of a memory says of itself; empty when they are not known.
     pub reason: String,
     /// The commit by whose message the turn is known, where it is known by that alone.
     pub commit: Option<String>,
@@ -147,7 +148,7 @@ pub async fn blame_lines(
     let turns = calls
         .into_iter()
         .map(|call| BlameTurn {
-            reason: call.asked.and_then(|asked| words.get(&asked).cloned()).unwrap_or_default(),
+            reason: words.get(&call.asked.unwrap_or(call.node)).cloned().unwrap_or_default(),
             node: call.node,
             session: call.session.clone(),
             agent: call.agent.clone(),
@@ -166,9 +167,9 @@ pub async fn blame_lines(
     Ok(Blame { lines: lines.collect(), turns, changes, behind })
 }
 
-/// The user's messages before calls.
+/// The user's messages before calls, and what changes of a memory say of themselves.
 async fn words(store: &dyn Graph, calls: &[Call]) -> Result<HashMap<NodeId, String>, StoreError> {
-    let mut ids: Vec<NodeId> = calls.iter().filter_map(|call| call.asked).collect();
+    let mut ids: Vec<NodeId> = calls.iter().map(|call| call.asked.unwrap_or(call.node)).collect();
     ids.sort_unstable();
     ids.dedup();
     let mut words = HashMap::new();
@@ -177,9 +178,14 @@ async fn words(store: &dyn Graph, calls: &[Call]) -> Result<HashMap<NodeId, Stri
         let nodes: Vec<_> = store.nodes(page).await?.into_iter().flatten().collect();
         let decoded = decode_with(store, &hidden, &nodes).await?;
         for (node, decoded) in nodes.iter().zip(decoded) {
-            if let Entry::Message(Message::User(message)) = decoded.entry {
-                words.insert(node.id, message.content.text());
-            }
+            let text = match decoded.entry {
+                Entry::Message(Message::User(message)) => message.content.text(),
+                Entry::Message(Message::Custom(change)) if change.custom_type == MEMORY_CHANGE => {
+                    change.content.text()
+                }
+                _ => continue,
+            };
+            words.insert(node.id, text);
         }
     }
     Ok(words)

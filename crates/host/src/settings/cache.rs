@@ -1,7 +1,6 @@
 //! Settings as they were read last. They are read again when a file has changed, which one look at it tells.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,9 +8,9 @@ use super::layer::{Layer, Problem, ProblemKind, Source, bytes_of};
 use super::project::{Decision, is_accepted, project_file, project_root};
 use super::{Origin, Settings};
 use crate::Record;
+use crate::file_stamp::FileStamp;
 
 /// What tells one state of a file from another; `None` where it is not there.
-type Stamp = Option<(u64, u64, u64, [i64; 4])>;
 
 /// Projects that are remembered at most; a front goes from one to the other.
 const PROJECTS: usize = 16;
@@ -25,7 +24,7 @@ pub(crate) struct Cache {
 
 #[derive(Debug, Default)]
 struct Inner {
-    user: Option<(Stamp, Arc<Layer>)>,
+    user: Option<(FileStamp, Arc<Layer>)>,
     alone: Option<Arc<Settings>>,
     projects: BTreeMap<PathBuf, CachedSettings>,
     /// What hooks decided of projects' files.
@@ -37,7 +36,7 @@ struct Inner {
 /// The settings of a project, and the states of the files that they were read from.
 #[derive(Debug)]
 struct CachedSettings {
-    stamps: [Stamp; 3],
+    stamps: [FileStamp; 3],
     layer: Arc<Layer>,
     settings: Arc<Settings>,
 }
@@ -79,7 +78,7 @@ impl Cache {
         }
         let path = home.join("settings.json");
         // Before it is read: what is written meanwhile is read again.
-        let stamp = stamp_of(&path);
+        let stamp = FileStamp::of(&path);
         let (user, alone) = match (&inner.user, &inner.alone) {
             (Some((known, user)), Some(alone)) if *known == stamp => (user.clone(), alone.clone()),
             (before, _) => {
@@ -96,11 +95,11 @@ impl Cache {
         let Some(file) = cwd.and_then(|cwd| project_file(home, cwd)) else {
             return Read { settings: alone, new };
         };
-        let of_project = stamp_of(&file);
-        if of_project.is_none() && !inner.projects.contains_key(&file) {
+        let of_project = FileStamp::of(&file);
+        if of_project == FileStamp::default() && !inner.projects.contains_key(&file) {
             return Read { settings: alone, new };
         }
-        let stamps = [stamp, of_project, stamp_of(&home.join("permissions.json"))];
+        let stamps = [stamp, of_project, FileStamp::of(&home.join("permissions.json"))];
         let before = match inner.projects.get(&file) {
             Some(known) if known.stamps == stamps => return Read { settings: known.settings.clone(), new },
             known => known.map(|known| known.layer.clone()),
@@ -160,10 +159,4 @@ fn take_in(layer: &mut Layer, before: Option<&Layer>) -> Vec<Problem> {
     let Some(before) = before else { return layer.problems.clone() };
     layer.keep_from(before);
     layer.problems.iter().filter(|problem| !before.problems.contains(problem)).cloned().collect()
-}
-
-fn stamp_of(path: &Path) -> Stamp {
-    let found = std::fs::metadata(path).ok()?;
-    let times = [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
-    Some((found.dev(), found.ino(), found.size(), times))
 }

@@ -1,9 +1,11 @@
 //! Whether a value is one that its setting may have.
 
 use std::path::Path;
+use std::time::Duration;
 
 use quipu::{AGENT_PURPOSE, PLANS_PURPOSE, PublishSettings, RunnerPurpose};
 use quipu_providers::{CallSettings, EmbedderSettings};
+use quipu_schedule::{Recurrence, Schedule, ScheduleError};
 use serde_json::{Map, Value, json};
 
 use super::table::{Item, Key, Kind};
@@ -36,6 +38,13 @@ pub(super) fn check(key: &Key, value: &Value) -> CheckedValue {
         Kind::Number { least, most } => value.as_u64().is_some_and(|number| (least..=most).contains(&number)),
         Kind::Amount => value.as_f64().is_some_and(|amount| amount > 0.0),
         Kind::Text => value.as_str().is_some_and(|text| !text.is_empty()),
+        Kind::Cron => match value.as_str().map(cron_problem) {
+            Some(None) => true,
+            Some(Some(problem)) => {
+                return CheckedValue { value: None, problems: vec![format!("{name}: {problem}")] };
+            }
+            None => false,
+        },
         Kind::Word(words) => value.as_str().is_some_and(|word| words.contains(&word)),
         Kind::List(item) => match value {
             Value::Array(items) => return check_list(name, item, items),
@@ -72,6 +81,12 @@ pub(super) fn check(key: &Key, value: &Value) -> CheckedValue {
         return CheckedValue::good(value);
     }
     CheckedValue { value: None, problems: vec![format!("{name} must be {}", key.kind.wanted())] }
+}
+
+/// Why a cron expression names no times.
+fn cron_problem(expression: &str) -> Option<ScheduleError> {
+    let named = Recurrence::Cron { expression: expression.to_owned(), zone: "UTC".to_owned() };
+    Schedule::of(&named, Duration::ZERO, "").err()
 }
 
 /// The purposes that exist, with names of models.
@@ -183,7 +198,7 @@ fn is_address(text: &str) -> bool {
 /// What is wrong with it.
 pub(super) fn read_words(key: &Key, words: &str) -> Result<Value, String> {
     let value = match key.kind {
-        Kind::Text | Kind::Word(_) => Value::from(words),
+        Kind::Text | Kind::Cron | Kind::Word(_) => Value::from(words),
         Kind::Flag => match words.to_ascii_lowercase().as_str() {
             "true" | "1" | "on" | "yes" => Value::Bool(true),
             "false" | "0" | "off" | "no" => Value::Bool(false),

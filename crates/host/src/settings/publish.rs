@@ -37,7 +37,7 @@ fn schema_of(key: &Key) -> Value {
         Kind::Number { least, most: u64::MAX } => json!({ "type": "integer", "minimum": least }),
         Kind::Number { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
         Kind::Amount => json!({ "type": "number", "exclusiveMinimum": 0 }),
-        Kind::Text => json!({ "type": "string", "minLength": 1 }),
+        Kind::Text | Kind::Cron => json!({ "type": "string", "minLength": 1 }),
         Kind::Word(words) => json!({ "enum": words }),
         Kind::List(Item::Port) => {
             json!({ "type": "array", "items": { "type": "integer", "minimum": 1, "maximum": 65_535 } })

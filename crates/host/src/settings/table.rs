@@ -37,6 +37,8 @@ pub enum Kind {
     Amount,
     /// A text that is not empty.
     Text,
+    /// A cron expression that some time fits.
+    Cron,
     /// One of these words.
     Word(&'static [&'static str]),
     /// A list of these.
@@ -661,7 +663,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "memory.dreaming.schedule",
-        Kind::Text,
+        Kind::Cron,
         "\"0 3 * * *\"",
         Now,
         STORE,
@@ -801,6 +803,7 @@ impl Kind {
             Self::Number { least, most } => format!("a whole number from {least} to {most}"),
             Self::Amount => "an amount in US dollars above 0, such as 5".to_owned(),
             Self::Text => "a text that is not empty".to_owned(),
+            Self::Cron => "a cron expression, such as \"0 3 * * *\"".to_owned(),
             Self::Word(words) => {
                 let (last, others) = words.split_last().unwrap_or((&"", &[]));
                 format!("{} or {last}", others.join(", "))
@@ -834,6 +837,7 @@ impl Kind {
             Self::Number { least, most } => format!("number, {least} to {most}"),
             Self::Amount => "US dollars".to_owned(),
             Self::Text => "text".to_owned(),
+            Self::Cron => "cron expression".to_owned(),
             Self::Word(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
             Self::List(Item::Port) => "list of numbers".to_owned(),
             Self::List(_) => "list of texts".to_owned(),

@@ -7,7 +7,7 @@ use super::gates::{Gate, class_gate, failed_gates};
 use super::lasting::{LastingEntry, lasting_entries};
 use super::own::claim_hash;
 use super::run::Dream;
-use super::selection::{LiveFiles, live_text};
+use super::selection::{LiveFiles, PromotedTexts, live_text, unpromoted};
 use super::signals::{Signals, signals};
 use super::state::place_words;
 use super::tags::{overlap, words};
@@ -91,6 +91,7 @@ pub async fn explain_text(dream: &Dream<'_>, text: &str) -> Result<Vec<Explained
         .collect();
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.key.cmp(&b.1.key)));
     let mut files = LiveFiles::default();
+    let promoted = PromotedTexts::of(&dream.store.promotions(dream.memory).await?);
     let mut explained = Vec::new();
     for (_, entry) in found.into_iter().take(EXPLAINED) {
         let deep = &dream.settings.deep;
@@ -106,6 +107,10 @@ pub async fn explain_text(dream: &Dream<'_>, text: &str) -> Result<Vec<Explained
             }
             Err(gate) if !gates.contains(&gate) => gates.push(gate),
             Err(_) => {}
+        }
+        let is_promoted = unpromoted(dream.host, &mut files, &promoted, &entry).await?.is_none();
+        if is_promoted && !gates.contains(&Gate::Promoted) {
+            gates.push(Gate::Promoted);
         }
         explained.push(ExplainedText { entry, place, signals: of, class, gates });
     }

@@ -13,7 +13,8 @@ const MORE: usize = 3;
 /// Lines of such a place at least.
 const LEAST: usize = 8;
 
-fn bare(line: &str) -> String {
+/// The words of a line, with a space between them.
+pub(super) fn bare(line: &str) -> String {
     let line = line.trim().trim_start_matches(['-', '*', '+', '#', ' ']);
     let words: Vec<String> = line
         .split(|letter: char| !letter.is_alphanumeric())

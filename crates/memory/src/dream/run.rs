@@ -12,7 +12,7 @@ use super::lasting::{LastingOwners, NewLine, append_lines};
 use super::own::{DIARY_MARK, claim_hash};
 use super::phases::{LightSettings, RemSettings, count, ranked, staged, themes, truths};
 use super::recording::{key_of_piece, place_of_piece};
-use super::selection::{LiveFiles, choose};
+use super::selection::{LiveFiles, PromotedTexts, choose};
 use super::state::{ChosenText, DreamPhase, DreamState, ReadNotes};
 use super::tags::concept_tags;
 use super::{DreamError, DreamHost, WriteResult};
@@ -260,6 +260,7 @@ impl Dream<'_> {
         let (passed, stopped) = ranked(entries, self.now, &self.settings.deep);
         (state.considered, state.stopped) = (entries.len(), stopped);
         let mut files = LiveFiles::default();
+        let mut promoted = PromotedTexts::of(&self.store.promotions(self.memory).await?);
         // Notes first: what was said in a session needs a model to become a line.
         let (noted, said): (Vec<_>, Vec<_>) =
             passed.into_iter().partition(|(entry, _)| !is_said(&entry.place));
@@ -267,8 +268,11 @@ impl Dream<'_> {
             if state.chosen.len() >= self.settings.deep.limit {
                 break;
             }
-            match choose(self.host, &mut files, entry, &signals).await {
-                Ok(Ok(chosen)) => state.chosen.push(chosen),
+            match choose(self.host, &mut files, &promoted, (entry, &signals)).await {
+                Ok(Ok(chosen)) => {
+                    promoted.add(&chosen.source);
+                    state.chosen.push(chosen);
+                }
                 Ok(Err(gate)) => count(&mut state.stopped, gate),
                 Err(error) => state.problem(error.to_string()),
             }
@@ -280,16 +284,17 @@ impl Dream<'_> {
         if state.chosen.is_empty() {
             return PhaseEnd::default();
         }
-        let asked = async {
+        let lasting = async {
             let old = self.host.read(LASTING).await?.unwrap_or_default();
             let owners = self.owners(&old).await?;
-            let ask = distil_ask(&old, &owners, &texts(&state.chosen), self.settings.characters);
-            let answer = self.host.distil(&ask).await?;
-            Ok::<_, DreamError>((answer, claim_hash(&ask.prompt)))
+            Ok::<_, DreamError>((old, owners))
         };
-        match asked.await {
-            Ok((answer, asked)) => {
-                state.asked = asked;
+        // A file that cannot be used is told by the phase that wants to write it.
+        let Ok((old, owners)) = lasting.await else { return PhaseEnd::default() };
+        let ask = distil_ask(&old, &owners, &texts(&state.chosen), self.settings.characters);
+        match self.host.distil(&ask).await {
+            Ok(answer) => {
+                state.asked = claim_hash(&ask.prompt);
                 let answer = answer.map(|answer| {
                     let end = answer.floor_char_boundary(super::distil::ANSWER_BYTES + 1);
                     answer[..end].to_owned()
@@ -349,11 +354,15 @@ impl Dream<'_> {
         let (passed, _) = ranked(&entries, self.now, &self.settings.deep);
         let before = std::mem::take(&mut state.chosen);
         let mut files = LiveFiles::default();
+        let mut promoted = PromotedTexts::of(&self.store.promotions(self.memory).await?);
         for chosen in &before {
             let entry = passed.iter().find(|(entry, _)| entry.key == chosen.source.key);
             let Some((entry, signals)) = entry else { continue };
-            match choose(self.host, &mut files, entry, signals).await {
-                Ok(Ok(fresh)) if fresh.text == chosen.text => state.chosen.push(fresh),
+            match choose(self.host, &mut files, &promoted, (entry, signals)).await {
+                Ok(Ok(fresh)) if fresh.text == chosen.text => {
+                    promoted.add(&fresh.source);
+                    state.chosen.push(fresh);
+                }
                 Ok(Ok(_)) => count(&mut state.stopped, Gate::Gone),
                 Ok(Err(gate)) => count(&mut state.stopped, gate),
                 Err(error) => state.problem(error.to_string()),

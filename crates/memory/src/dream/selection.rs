@@ -1,12 +1,14 @@
 //! Judging a record by what is there now: the live text, and whose it is.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use quipu_protocol::NodeId;
-use quipu_store::{PromotionSource, SignalEntry, SignalPlace};
+use quipu_store::{Promotion, PromotionSource, SignalEntry, SignalPlace};
 
+use super::daily::piece_at;
 use super::gates::{Gate, class_gate};
-use super::live::find_live;
+use super::live::{bare, find_live};
 use super::own::is_dream_output;
 use super::recording::place_of_piece;
 use super::signals::Signals;
@@ -39,6 +41,62 @@ impl LiveFiles {
         }
         Ok(self.0.get(path).and_then(Option::as_ref))
     }
+}
+
+/// What lines of dreams were made of, and what a dream has chosen, by file.
+#[derive(Default)]
+pub(super) struct PromotedTexts(HashMap<String, Vec<String>>);
+
+impl PromotedTexts {
+    pub(super) fn of(promotions: &[Promotion]) -> Self {
+        let mut all = Self::default();
+        for source in promotions.iter().flat_map(|promotion| &promotion.sources) {
+            all.add(source);
+        }
+        all
+    }
+
+    pub(super) fn add(&mut self, source: &PromotionSource) {
+        if let SignalPlace::Lines { path, .. } = &source.place {
+            self.0.entry(path.clone()).or_default().push(format!(" {} ", bare(&source.text)));
+        }
+    }
+
+    fn have(&self, path: &str, line: &str) -> bool {
+        let words = bare(line);
+        let texts = self.0.get(path).map(Vec::as_slice).unwrap_or_default();
+        words.is_empty() || texts.iter().any(|text| text.contains(&format!(" {words} ")))
+    }
+}
+
+/// A record without the lines at its ends that were promoted or chosen as part of another one: notes grow, and the pieces
+/// that searches find grow with them. `None` where no line is left.
+pub(super) async fn unpromoted<'a>(
+    host: &dyn DreamHost,
+    files: &mut LiveFiles,
+    promoted: &PromotedTexts,
+    entry: &'a SignalEntry,
+) -> Result<Option<Cow<'a, SignalEntry>>, DreamError> {
+    let whole = Ok(Some(Cow::Borrowed(entry)));
+    let SignalPlace::Lines { path, first, last } = &entry.place else { return whole };
+    if !promoted.0.contains_key(path) {
+        return whole;
+    }
+    let Some((text, _)) = files.get(host, path).await? else { return whole };
+    let Some((piece, _)) = find_live(text, *first, *last, &entry.text) else { return whole };
+    let is_new = |(_, line): &(u32, &str)| !promoted.have(path, line);
+    let within = |(number, _): &(u32, &str)| (piece.first..=piece.last).contains(number);
+    let new: Vec<u32> =
+        (1..).zip(text.lines()).filter(within).filter(is_new).map(|(number, _)| number).collect();
+    let (Some(first), Some(last)) = (new.first().copied(), new.last().copied()) else { return Ok(None) };
+    if (first, last) == (piece.first, piece.last) {
+        return whole;
+    }
+    let rest = piece_at(text, first, last);
+    Ok(rest.map(|(rest, _)| {
+        let place = place_of_piece(path, &rest);
+        Cow::Owned(SignalEntry { place, text: rest.text, ..entry.clone() })
+    }))
 }
 
 /// The text of a record as it is now.
@@ -97,10 +155,13 @@ pub(super) async fn live_text(
 pub(super) async fn choose(
     host: &dyn DreamHost,
     files: &mut LiveFiles,
-    entry: &SignalEntry,
-    signals: &Signals,
+    promoted: &PromotedTexts,
+    (entry, signals): (&SignalEntry, &Signals),
 ) -> Result<Result<ChosenText, Gate>, DreamError> {
-    let LiveText { text, place, class, nodes } = match live_text(host, files, entry).await? {
+    let Some(entry) = unpromoted(host, files, promoted, entry).await? else {
+        return Ok(Err(Gate::Promoted));
+    };
+    let LiveText { text, place, class, nodes } = match live_text(host, files, &entry).await? {
         Ok(found) => found,
         Err(gate) => return Ok(Err(gate)),
     };

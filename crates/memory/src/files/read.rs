@@ -14,6 +14,8 @@ use super::name::{DEPTH, FileName};
 pub const FILE_BYTES: u64 = 1 << 20;
 /// Files of one memory at most.
 pub const FILES: usize = 20_000;
+/// The permissions of a file that is new.
+pub(super) const NEW_MODE: u32 = 0o600;
 
 /// Why a file of a memory is not used. The file stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,12 +74,25 @@ pub(crate) struct FileStamp {
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
+    /// The permissions; 0 where they are not known.
+    #[serde(default)]
+    mode: u32,
 }
 
 impl FileStamp {
+    /// Of a file of which nothing else is known.
+    pub(crate) fn of_mode(mode: u32) -> Self {
+        Self { mode, ..Self::default() }
+    }
+
+    /// The permissions of the file; those of a new one where they are not known.
+    pub(crate) fn mode(&self) -> u32 {
+        if self.mode == 0 { NEW_MODE } else { self.mode }
+    }
+
     /// On one line.
     pub(crate) fn text(&self) -> String {
-        let Self { inode, size, modified, changed } = self;
+        let Self { inode, size, modified, changed, mode: _ } = self;
         format!("{inode} {size} {}.{} {}.{}", modified.0, modified.1, changed.0, changed.1)
     }
 }
@@ -89,6 +104,7 @@ impl From<&Metadata> for FileStamp {
             size: found.size(),
             modified: (found.mtime(), found.mtime_nsec()),
             changed: (found.ctime(), found.ctime_nsec()),
+            mode: found.mode() & 0o7777,
         }
     }
 }

@@ -31,8 +31,6 @@ const PAGE: usize = 256;
 const CACHE: u64 = 64 << 20;
 /// Letters of what makes a change.
 const BY: usize = 100;
-/// The permissions of a file that is new.
-const MODE: u32 = 0o600;
 
 /// A text that a state keeps.
 #[derive(Debug, Clone)]
@@ -158,7 +156,7 @@ impl<'a> Pass<'a> {
         name: &FileName,
         text: Option<&FileText>,
     ) -> Result<Option<FileDraft>, MemoryError> {
-        let after = text.map(|text| kept(&text.text, &self.book.sealer));
+        let after = text.map(|text| kept(&text.text, &text.stamp, &self.book.sealer));
         let known = self.ledger.files.get_mut(name.as_str());
         if let (Some(known), Some(after), Some(text)) = (known, &after, text)
             && known.content == after.content
@@ -183,7 +181,7 @@ impl<'a> Pass<'a> {
         }
         let text = text_of(self.book, known.content).await?;
         Ok(Some(match text {
-            Some(text) => kept(&text, &self.book.sealer),
+            Some(text) => kept(&text, &known.stamp, &self.book.sealer),
             None => {
                 let state = FileState::unknown(Unknown::Secret);
                 TextState { text: None, content: known.content, state, shape: known.shape.clone() }
@@ -210,7 +208,7 @@ impl<'a> Pass<'a> {
                 Err(FileProblem::Missing) => None,
                 Err(problem) => return Err(self.book.refused(name, problem)),
             };
-            let before = old.as_ref().map(|old| kept(&old.text, &self.book.sealer));
+            let before = old.as_ref().map(|old| kept(&old.text, &old.stamp, &self.book.sealer));
             let known = self.ledger.files.get(name.as_str()).map(|known| known.content);
             if known != before.as_ref().map(|before| before.content) {
                 continue;
@@ -239,7 +237,7 @@ impl<'a> Pass<'a> {
             };
             let stamp =
                 std::fs::symlink_metadata(&path).map(|found| FileStamp::from(&found)).unwrap_or_default();
-            let after = Some(kept(&new, &self.book.sealer));
+            let after = Some(kept(&new, &stamp, &self.book.sealer));
             let said = NoteChange {
                 by: author.by.chars().take(BY).collect(),
                 sources: author.sources.clone(),
@@ -264,7 +262,7 @@ impl<'a> Pass<'a> {
     /// Who wrote the lines of a text, which is that of the file now.
     pub(super) fn authors(&self, text: &FileText) -> Vec<LineAuthor> {
         let name = text.name.as_str();
-        let now = kept(&text.text, &self.book.sealer).content;
+        let now = kept(&text.text, &text.stamp, &self.book.sealer).content;
         if self.ledger.files.get(name).is_some_and(|known| known.content == now) {
             let found = self.ledger.authors(name);
             let last = found.last().map_or(0, |author| author.lines.last);
@@ -340,7 +338,7 @@ fn named(files: Vec<FileName>, nodes: &[NodeId]) -> Vec<UnexplainedChange> {
 }
 
 /// A text and its state: without its bytes where it holds a secret.
-fn kept(text: &str, sealer: &Sealer) -> TextState {
+fn kept(text: &str, stamp: &FileStamp, sealer: &Sealer) -> TextState {
     let content = ChunkId(Sha256::digest(text.as_bytes()).into());
     let size = text.len() as u64;
     let (state, shape) = match sealer.seal(text) {
@@ -348,7 +346,7 @@ fn kept(text: &str, sealer: &Sealer) -> TextState {
             let state = FileState::Unknown { why: Unknown::Secret, size: Some(size) };
             (state, Some(TextShape::of(text, sealer)))
         }
-        Cow::Borrowed(_) => (FileState::File { mode: MODE, size, content }, None),
+        Cow::Borrowed(_) => (FileState::File { mode: stamp.mode(), size, content }, None),
     };
     TextState { text: Some(text.to_owned()), content, state, shape }
 }
@@ -609,6 +607,9 @@ async fn apply(
         (FileState::Link { .. } | FileState::Directory { .. } | FileState::Unknown { .. }, _) => {
             ledger.lose(path, NO_CONTENT);
         }
+    }
+    if let (FileState::File { mode, .. }, Some(known)) = (after, ledger.files.get_mut(path)) {
+        known.stamp = FileStamp::of_mode(*mode);
     }
     Ok(())
 }

@@ -16,20 +16,20 @@ use quipu_protocol::{NodeId, SessionId, UnixMs};
 use quipu_providers::StaticModel;
 use quipu_seal::Sealer;
 use quipu_store::{
-    Graph, MOST_RECALLED, QUESTION_LIMIT, RecallHits, RecallKind, RecallPlace, RecallQuery, RecallSignal,
-    StoreError, WordVectors,
+    Graph, MOST_RECALLED, QUESTION_LIMIT, RecallHit, RecallHits, RecallKind, RecallPlace, RecallQuery,
+    RecallSignal, StoreError, WordVectors,
 };
 
 use self::scope::ProjectSessions;
 pub use self::tools::{MemoryNotes, MemoryTools, NOTE_TOOL, RecallObserver, memory_tool_names, unavailable};
 pub use self::watch::NoteWatch;
 use crate::notes::Notebook;
-use crate::{AuthorClass, Citation, Forgotten, MemoryError, MemoryHome, MemoryPlace};
+use crate::{AuthorClass, Citation, ForgetList, MemoryError, MemoryHome, MemoryPlace};
 
 /// How long a search indexes what is new before it answers from what is indexed.
 const PATIENCE: Duration = Duration::from_millis(1_000);
 /// Hits that are read beyond those that are asked for: some may have been forgotten.
-const SPARE: usize = 20;
+const SPARE: usize = 8;
 /// Characters of a snippet at most.
 const SNIPPET: usize = 700;
 
@@ -231,11 +231,8 @@ impl MemorySearch {
         // The store knows secrets by their placeholders only.
         let mut text = self.sealer.seal(&question.text).into_owned();
         text.truncate(text.floor_char_boundary(QUESTION_LIMIT));
-        // What is left out below is found all the same.
-        let spares = question.nested == NestedProjects::Seen && question.authors.is_empty();
-        let limit = if spares { question.limit.saturating_add(SPARE) } else { MOST_RECALLED };
-        let forgotten = Forgotten::read(&self.home).map_err(MemorySearchError::Forgotten)?;
-        let query = RecallQuery {
+        let forgotten = ForgetList::read(&self.home).map_err(MemorySearchError::Forgotten)?;
+        let mut query = RecallQuery {
             question: text,
             projects: question.projects.clone(),
             memories: self.books.iter().map(|book| book.place().id.clone()).collect(),
@@ -246,15 +243,34 @@ impl MemorySearch {
             authors: Vec::new(),
             asking: question.asking.clone(),
             without: forgotten.nodes().collect(),
-            limit: limit.min(MOST_RECALLED),
+            limit: question.limit.saturating_add(SPARE).min(MOST_RECALLED),
         };
-        let RecallHits { hits, left, wordless: _ } = index.recall(query, self.words.clone()).await?;
-        let mut answer = MemoryAnswer { hits: Vec::new(), left };
+        loop {
+            let RecallHits { hits, left, wordless: _ } =
+                index.recall(query.clone(), self.words.clone()).await?;
+            let is_all = hits.len() < query.limit || query.limit == MOST_RECALLED;
+            let hits = self.shown(question, &forgotten, hits).await?;
+            if is_all || hits.len() >= question.limit {
+                return Ok(MemoryAnswer { hits, left });
+            }
+            // More were left out than there are to spare.
+            query.limit = MOST_RECALLED;
+        }
+    }
+
+    /// The hits that may be shown, as many as are wanted.
+    async fn shown(
+        &self,
+        question: &MemoryQuestion,
+        forgotten: &ForgetList,
+        hits: Vec<RecallHit>,
+    ) -> Result<Vec<MemoryHit>, MemorySearchError> {
+        let mut shown: Vec<MemoryHit> = Vec::new();
         let mut files = notes::NoteReader::new(&self.books);
         let own = question.projects.as_deref().filter(|_| question.nested == NestedProjects::Unseen);
         let mut own = own.map(|projects| ProjectSessions::new(&*self.store, projects));
         for hit in hits {
-            if answer.hits.len() >= question.limit {
+            if shown.len() >= question.limit {
                 break;
             }
             if let RecallPlace::Node { session, .. } = &hit.place {
@@ -298,12 +314,12 @@ impl MemorySearch {
                     continue;
                 }
             }
-            answer.hits.extend(found);
+            shown.extend(found);
         }
         if question.authors.is_empty() {
-            classes::set_classes(&*self.store, &self.books, &mut answer.hits).await;
+            classes::set_classes(&*self.store, &self.books, &mut shown).await;
         }
-        Ok(answer)
+        Ok(shown)
     }
 }
 

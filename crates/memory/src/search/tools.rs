@@ -16,7 +16,7 @@ use super::{HitPlace, MemoryHit, MemoryQuestion, MemorySearch, NestedProjects};
 use crate::context::visible;
 use crate::files::{FileName, FileProblem};
 use crate::notes::{FoundLine, NOTE_BYTES, NoteAuthor, Notebook};
-use crate::{AuthorClass, Citation, Forgotten, MemoryError, MemoryKind, class_of_turn};
+use crate::{AuthorClass, Citation, ForgetList, MemoryError, MemoryKind, class_of_turn};
 
 /// Hits when nobody says how many, and at most.
 const LIMIT: usize = 6;
@@ -241,7 +241,7 @@ impl MemoryNotes {
         let Some((book, text)) = found else {
             return json!({ "path": shown, "text": "", "from": from, "lines": 0 });
         };
-        let forgotten = match Forgotten::read(self.search.home()) {
+        let forgotten = match ForgetList::read(self.search.home()) {
             Ok(forgotten) => forgotten,
             Err(error) => return unavailable(&error.to_string(), "Ask the user to repair the file."),
         };
@@ -320,7 +320,7 @@ impl MemoryNotes {
 
     /// Why a text is not noted that the user had forgotten.
     fn unless_forgotten(&self, text: &str) -> Option<Value> {
-        match Forgotten::read(self.search.home()) {
+        match ForgetList::read(self.search.home()) {
             Ok(list) if text.lines().any(|line| list.hides_line(line)) || list.hides_line(text) => {
                 Some(unavailable("the user had this forgotten", "Do not note it again."))
             }

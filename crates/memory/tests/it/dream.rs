@@ -179,6 +179,37 @@ async fn recalled_line_is_promoted_once_with_its_sources() {
 }
 
 #[tokio::test]
+async fn lines_of_notes_that_grew_are_promoted_once() {
+    let host = Files::of(&[]);
+    let store = SqliteStore::in_memory().unwrap();
+    let settings = settings();
+    let all = [
+        "The build needs node 22",
+        "The pump is in hall seven",
+        "Alice owns the parser",
+        "Fridays are quiet",
+    ];
+    let note = |count: usize| all[..count].iter().map(|line| format!("- {line}\n")).collect::<String>();
+    // Each time that a line comes, the piece that searches find is another one.
+    for count in 1..=3 {
+        host.files.lock().unwrap().insert(NOTE.into(), note(count));
+        recall(&store, &host, lines(1)).await;
+    }
+    let dream = dream!(&store, &host, &settings);
+    assert_eq!(dream.preview().await.unwrap().considered, 3);
+    dream.run().await.unwrap().unwrap();
+    let times = |line: &str| host.text("MEMORY.md").unwrap().matches(line).count();
+    assert_eq!(all.map(times), [1, 1, 1, 0], "{:?}", host.text("MEMORY.md"));
+    host.files.lock().unwrap().insert(NOTE.into(), note(4));
+    recall(&store, &host, lines(1)).await;
+    let done = dream.run().await.unwrap().unwrap();
+    assert_eq!(done.promoted, [all[3]], "of the piece that has grown, what is new: {done:?}");
+    assert_eq!(all.map(times), [1; 4]);
+    let explained = explain_text(&dream, "needs node 22; hall seven").await.unwrap();
+    assert!(explained.iter().all(|one| one.gates.contains(&Gate::Promoted)), "{explained:?}");
+}
+
+#[tokio::test]
 async fn notes_of_days_alone_are_never_promoted() {
     let host = Files::of(&[(NOTE, NOTES)]);
     let store = SqliteStore::in_memory().unwrap();

@@ -1,7 +1,7 @@
 //! The search over notes, and the tools that models have of it.
 
 use quipu_memory::AuthorClass;
-use quipu_memory::Forgotten;
+use quipu_memory::ForgetList;
 use quipu_memory::notes::Notebook;
 use quipu_memory::search::{HitPlace, MemoryNotes, MemoryQuestion, MemorySearch};
 use quipu_protocol::SessionId;
@@ -62,7 +62,7 @@ async fn notes_are_found_as_soon_as_they_change() {
     // Dreams are never searched, nor is what was forgotten.
     world.put("DREAMS.md", "A dream of ripgrep and soup.\n");
     assert!(ask(&search, "a dream of soup").await.is_empty());
-    Forgotten::add(&world.home(), ["Use ripgrep."], []).unwrap();
+    ForgetList::add(&world.home(), ["Use ripgrep."], []).unwrap();
     let left = ask(&search, "ripgrep").await;
     assert!(left.iter().all(|(place, _)| !place.ends_with("#L3")), "{left:?}");
 }
@@ -135,7 +135,7 @@ async fn note_forgotten_while_it_is_being_stored_does_not_stay() {
     let mut noting = std::pin::pin!(call(&tools, "memory_note", args.clone()));
     let waits = tokio::time::timeout(std::time::Duration::ZERO, &mut noting).await;
     assert!(waits.is_err(), "what was forgotten before was looked at");
-    Forgotten::add(&world.home(), ["the cat is called Mia"], []).unwrap();
+    ForgetList::add(&world.home(), ["the cat is called Mia"], []).unwrap();
     lock.unlock().unwrap();
     let refused = noting.await;
     assert_eq!(refused["error"], "the user had this forgotten", "{refused}");

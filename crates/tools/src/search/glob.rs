@@ -6,8 +6,8 @@ use regex::{Regex, RegexBuilder};
 const LONGEST: usize = 4 << 10;
 
 /// A pattern of names or paths: `*`, `?`, `**`, `[…]` and `{a,b}`.
-#[derive(Debug)]
-pub(super) struct Glob {
+#[derive(Debug, Clone)]
+pub struct Glob {
     regex: Regex,
     /// It is about paths, and not only about names.
     has_slash: bool,
@@ -18,7 +18,7 @@ impl Glob {
     ///
     /// # Errors
     /// Why it is none, for the model.
-    pub(super) fn parse(pattern: &str) -> Result<Self, GlobError> {
+    pub fn parse(pattern: &str) -> Result<Self, GlobError> {
         let bad = |why: &'static str| GlobError { pattern: pattern.to_owned(), why };
         if pattern.is_empty() || pattern.len() > LONGEST {
             return Err(bad("it is empty, or longer than 4 KiB"));
@@ -37,16 +37,25 @@ impl Glob {
     }
 
     /// Whether it is about a relative path.
-    pub(super) fn matches(&self, path: &str) -> bool {
+    #[must_use]
+    pub fn matches(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or(path);
         self.regex.is_match(if self.has_slash { path } else { name })
     }
 }
 
+impl PartialEq for Glob {
+    fn eq(&self, other: &Self) -> bool {
+        (self.regex.as_str(), self.has_slash) == (other.regex.as_str(), other.has_slash)
+    }
+}
+
+impl Eq for Glob {}
+
 /// A text that is no pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("The pattern {pattern:?} cannot be used: {why}")]
-pub(super) struct GlobError {
+pub struct GlobError {
     pattern: String,
     why: &'static str,
 }

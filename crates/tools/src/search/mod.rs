@@ -14,6 +14,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 pub use find::Find;
+pub use glob::{Glob, GlobError};
 pub use grep::Grep;
 pub use ls::Ls;
 
