@@ -263,7 +263,9 @@ fn plan_file(
             label: piece.label(),
             state: state.clone(),
             old_program,
-            wanted: (goal == Goal::Present && state == PieceState::Changed).then(|| piece.as_json()).flatten(),
+            wanted: (goal == Goal::Present && state == PieceState::Changed)
+                .then(|| piece.as_json())
+                .flatten(),
         });
         if goal == Goal::Present {
             file.put(context, piece, old.as_ref(), &state).map_err(|error| edit(&file.text, error))?;

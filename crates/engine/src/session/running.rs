@@ -321,8 +321,7 @@ impl Task {
 
     /// Tools of this session, those of its sources among them, for a child session.
     fn lent(&self, names: &[String]) -> Result<Vec<Arc<dyn Tool>>, RunnerError> {
-        let lent =
-            |name: &String| self.sources.lent(name).ok_or_else(|| RunnerError::NoTool(name.clone()));
+        let lent = |name: &String| self.sources.lent(name).ok_or_else(|| RunnerError::NoTool(name.clone()));
         names.iter().map(lent).collect()
     }
 

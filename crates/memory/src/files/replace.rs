@@ -35,8 +35,7 @@ impl FormerFile {
 pub(crate) fn replace(path: &Path, before: Option<&[u8]>, bytes: &[u8]) -> io::Result<Replacement> {
     let dir = path.parent().unwrap_or(Path::new("/"));
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let mode =
-        std::fs::symlink_metadata(path).map_or(NEW_MODE, |found| found.permissions().mode() & 0o7777);
+    let mode = std::fs::symlink_metadata(path).map_or(NEW_MODE, |found| found.permissions().mode() & 0o7777);
     let mut aside = tempfile::Builder::new().prefix(".quipu-").suffix(".tmp").tempfile_in(dir)?;
     aside.write_all(bytes)?;
     aside.as_file().set_permissions(Permissions::from_mode(mode))?;
