@@ -170,7 +170,11 @@ fn write_groups(
                 context(&hit.excerpt, paint)
             )?;
             if let Some(withdrawn) = hit.withdrawn {
-                writeln!(out, "    {}", paint.dim(&format!("{}: nobody is shown this summary", withdrawn.name())))?;
+                writeln!(
+                    out,
+                    "    {}",
+                    paint.dim(&format!("{}: nobody is shown this summary", withdrawn.name()))
+                )?;
             }
         }
         let more: u64 = hits.iter().map(|hit| hit.more).sum();

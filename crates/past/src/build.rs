@@ -249,7 +249,9 @@ async fn build(
                 };
                 let (is_budget, why) = match refusal {
                     AskRefusal::Budget(why) => (true, why),
-                    AskRefusal::Failed(why) | AskRefusal::Never(why) | AskRefusal::Invalid(why) => (false, why),
+                    AskRefusal::Failed(why) | AskRefusal::Never(why) | AskRefusal::Invalid(why) => {
+                        (false, why)
+                    }
                 };
                 end.stop = Some(BuildStop { is_budget, why, left: rest, left_cost });
                 break;

@@ -267,7 +267,7 @@ pub enum ReviewState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(crate) enum PastRecord {
-    Chunk(ChunkRecord),
+    Chunk(Box<ChunkRecord>),
     /// A person looked at a chunk.
     Review {
         of: PastId,
@@ -355,7 +355,7 @@ pub enum ChunkFault {
 
 impl MemoryChunk {
     pub(crate) fn record(&self) -> PastRecord {
-        PastRecord::Chunk(ChunkRecord {
+        PastRecord::Chunk(Box::new(ChunkRecord {
             scope: self.scope.clone(),
             level: self.level,
             start: self.span.start(),
@@ -366,7 +366,7 @@ impl MemoryChunk {
             method: self.method.clone(),
             work: self.work,
             supersedes: self.supersedes.clone(),
-        })
+        }))
     }
 
     /// A chunk that a node holds, wherever it came from.

@@ -42,8 +42,8 @@ pub use build::{
 };
 pub use check::{PastCheck, PastGap};
 pub use chunk::{
-    AskedModel, CHILD_LIMIT, ChunkFault, ChunkSource, MemoryChunk, PAST_CHUNK, PastId, RefusedSummary, ReviewState,
-    SOURCE_LIMIT, SUMMARY_LIMIT, SUMMARY_TRIES, SummaryMethod, WorkId, class_name,
+    AskedModel, CHILD_LIMIT, ChunkFault, ChunkSource, MemoryChunk, PAST_CHUNK, PastId, RefusedSummary,
+    ReviewState, SOURCE_LIMIT, SUMMARY_LIMIT, SUMMARY_TRIES, SummaryMethod, WorkId, class_name,
 };
 pub use draft::{ChunkDraft, DraftAuthor, WrittenChunk, replace_chunks, write_chunk};
 pub use error::PastError;

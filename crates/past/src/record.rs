@@ -53,7 +53,7 @@ impl StoredRecord {
         let Self { record, text, from } = Self::of(decoded)?.ok()?;
         let PastRecord::Chunk(record) = record else { return None };
         let own = record.scope.clone();
-        read_chunk(record, text, from.as_ref(), scope.unwrap_or(&own)).ok()
+        read_chunk(*record, text, from.as_ref(), scope.unwrap_or(&own)).ok()
     }
 }
 

@@ -7,10 +7,10 @@ use quipu_protocol::{AuthorClass, NodeId};
 use quipu_store::{Graph, SessionRow, StoreError, decode_nodes};
 use quipu_transcript::ToldPart;
 
+use crate::cover::line_text;
 use crate::cover::{
     Charge, CoverAsk, CoverItem, CoverLine, Forest, RelevanceIndex, Span, frame_cost, line_cost, render,
 };
-use crate::cover::line_text;
 use crate::segments::{importer_of, segments_of};
 use crate::source::{SourceText, source_of};
 use crate::summary::{leaf_lines, parent_lines};

@@ -119,9 +119,8 @@ fn fitted(lines: &[MarkedText<'_>], room: usize) -> Vec<(String, usize)> {
     let count = lines.len().min(most);
     let length = (room / count).min(SENTENCE);
     let picked = (0..count).filter_map(|nth| lines.get(nth * lines.len() / count));
-    let of = |(mark, text, at): &MarkedText<'_>| {
-        (format!("{mark}{}", sentence(text, length - mark.len())), *at)
-    };
+    let of =
+        |(mark, text, at): &MarkedText<'_>| (format!("{mark}{}", sentence(text, length - mark.len())), *at);
     picked.map(of).collect()
 }
 

@@ -276,7 +276,8 @@ impl Chain {
 /// where it comes from. What the message has there itself stays.
 fn with_record<'a>(message: &'a Message, decoded: &DecodedEntry) -> Cow<'a, Message> {
     let Message::Custom(custom) = message else { return Cow::Borrowed(message) };
-    let Some(record) = decoded.step.extra.get(&custom.custom_type).filter(|_| custom.details.is_none()) else {
+    let Some(record) = decoded.step.extra.get(&custom.custom_type).filter(|_| custom.details.is_none())
+    else {
         return Cow::Borrowed(message);
     };
     let mut details = serde_json::Map::new();

@@ -211,9 +211,9 @@ fn request_that_is_invalid_for_one_chunk_does_not_end_builds() {
 #[test]
 fn parallel_builds_stay_within_the_budget_together() {
     let gate = Gate::new();
-    let held = Reply::sse("").then_gate(&gate).then(
-        Answer::new().text("The work went on, part 0.").usage(10, 500, 0, 0).stream(),
-    );
+    let held = Reply::sse("")
+        .then_gate(&gate)
+        .then(Answer::new().text("The work went on, part 0.").usage(10, 500, 0, 0).stream());
     let world = world([held].into_iter().chain((1..9).map(said)));
     // One call may cost up to 51.2 cents.
     let settings = json!({ "budget": { "background": { "past": 0.6 }, "waitMs": 1 } });

@@ -389,7 +389,8 @@ impl Caller {
         }
         if let Some(budget) = order.daily {
             let made = nano(order.made()).saturating_add(charged);
-            self.reserve_of_purpose(order, budget, WantedAmount { full: amount, least: amount, made }).await?;
+            self.reserve_of_purpose(order, budget, WantedAmount { full: amount, least: amount, made })
+                .await?;
         }
         Ok(())
     }

@@ -81,7 +81,8 @@ impl Task {
                 let mut forgotten = self.forgotten_since();
                 let work = async move {
                     let stopped = cancel.clone();
-                    let is_outdated = Box::new(move || async move { forgotten.is_hit(&stopped).await }.boxed());
+                    let is_outdated =
+                        Box::new(move || async move { forgotten.is_hit(&stopped).await }.boxed());
                     let order = CallJob {
                         session,
                         run,

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use quipu_dag::sha256;
 use quipu_past::{
     AskFut, AskRefusal, BuildEnd, ExtractiveSummary, LEAF_TOKENS, MemoryChunk, PastPlan, ReviewState,
-    SUMMARY_TRIES, Summaries, SummaryAsk, SummaryMethod, SummaryModel, SummaryReply, TOKEN_BYTES, build_with_model,
-    set_review_state,
+    SUMMARY_TRIES, Summaries, SummaryAsk, SummaryMethod, SummaryModel, SummaryReply, TOKEN_BYTES,
+    build_with_model, set_review_state,
 };
 use quipu_protocol::hex;
 
@@ -262,7 +262,10 @@ async fn answer_that_is_no_summary_is_replaced_and_marked() {
         else {
             panic!("{chunk:?}")
         };
-        assert_eq!((asked.model.as_str(), refusal.why.as_str(), refusal.tries), ("testing/script", why, None));
+        assert_eq!(
+            (asked.model.as_str(), refusal.why.as_str(), refusal.tries),
+            ("testing/script", why, None)
+        );
         // It was asked and paid for: not again.
         let again = world.build_by(&script).await;
         assert_eq!((again.size.calls, again.size.leaves, script.count()), (0, 0, 1), "{why}");
@@ -299,8 +302,8 @@ async fn invalid_request_for_one_chunk_is_replaced_and_tried_again() {
     let (end, count) = (world.build_by(&script).await, script.count());
     assert_eq!((end.size.calls, end.size.leaves), (0, 0), "not more often than that");
     // Another model may take it.
-    struct Other<'a>(&'a Script);
-    impl SummaryModel for Other<'_> {
+    struct OtherScript<'a>(&'a Script);
+    impl SummaryModel for OtherScript<'_> {
         fn name(&self) -> String {
             "testing/other".into()
         }
@@ -314,7 +317,7 @@ async fn invalid_request_for_one_chunk_is_replaced_and_tried_again() {
             self.0.price(input, output)
         }
     }
-    let other = Other(&script);
+    let other = OtherScript(&script);
     let plan = Summaries::Model(&other).plan(&*world.store, &world.scope, NOW).await.unwrap();
     build_with_model(&*world.store, &world.scope, &other, &plan, NOW, &mut |_| {}).await.unwrap();
     assert_eq!(script.count(), count + 1);

@@ -9,8 +9,8 @@ use quipu_past::prove::{
     mark_ungrounded, read_questions,
 };
 use quipu_past::{
-    AblationRecord, AskedQuestion, ChunkFault, CoverStock, GROUNDING_RULES, PAST_CHUNK, PastCover, PastId, PastIndex,
-    ProofRecord, ReviewState, set_review_state,
+    AblationRecord, AskedQuestion, ChunkFault, CoverStock, GROUNDING_RULES, PAST_CHUNK, PastCover, PastId,
+    PastIndex, ProofRecord, ReviewState, set_review_state,
 };
 use quipu_protocol::{
     AuthorClass, Body, Content, CustomMessage, Entry, Json, Message, NodeId, Origin, Provenance, StepInfo,

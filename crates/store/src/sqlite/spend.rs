@@ -27,7 +27,9 @@ pub(super) fn assumed(connection: &Connection, from: UnixMs, now: UnixMs) -> Out
         return Ok(0.0);
     }
     let assumed: f64 = connection
-        .prepare_cached("SELECT total(amount) FROM quipu_reserve WHERE at >= ?1 AND expires <= ?2 AND instr(id, '/') = 0")?
+        .prepare_cached(
+            "SELECT total(amount) FROM quipu_reserve WHERE at >= ?1 AND expires <= ?2 AND instr(id, '/') = 0",
+        )?
         .query_row([from, now], |row| row.get(0))?;
     Ok(assumed / 1e9)
 }

@@ -89,9 +89,7 @@ fn user_words(earlier: Option<&str>, messages: &[Arc<Message>], most: usize) -> 
             None => true,
         })
         .collect();
-    let new = messages
-        .iter()
-        .filter_map(|message| said_by_user(message));
+    let new = messages.iter().filter_map(|message| said_by_user(message));
     let texts: Vec<String> = earlier.into_iter().chain(new).map(|text| carried_text(text, most)).collect();
     let mut room = most;
     let fits = |text: &&String| {
