@@ -208,6 +208,9 @@ fn tell(home: &Home, kept: &StoredSetting) -> Result<(), Failure> {
     let when = match (kept.key.map(|key| key.effect), kept.changed) {
         (None, _) | (_, FileChange::No) => "",
         (Some(Effect::Now), _) => "; it takes effect at once, also in open sessions",
+        (Some(Effect::NewSession), _) => {
+            "; it takes effect in new sessions. Those that there are stay as they began, also when you reopen them"
+        }
         (Some(Effect::NextSession), _) => "; it takes effect in new sessions and in sessions that you reopen",
         (Some(Effect::NextStart), _) => "; it takes effect when you next start the terminal",
     };

@@ -111,13 +111,19 @@ struct SupersedeArgs {
 }
 
 #[derive(Debug, Args)]
-struct CoverArgs {
-    /// What it is wanted for: chunks with these words are shown in more detail.
+struct WantedCover {
+    /// What the cover is wanted for: chunks with these words are shown in more detail.
     #[arg(long, value_name = "TEXT")]
     about: Option<String>,
-    /// Tokens that it may have, of four characters each.
+    /// Tokens that the cover may have, of four characters each.
     #[arg(long, value_name = "TOKENS", default_value_t = 8_000)]
     budget: u64,
+}
+
+#[derive(Debug, Args)]
+struct CoverArgs {
+    #[command(flatten)]
+    cover: WantedCover,
     #[command(flatten)]
     of: PastOptions,
 }
@@ -130,12 +136,8 @@ struct PageArgs {
     /// Show the cover of then: a time, or a node, whose text is the question. Without it: of now.
     #[arg(long, value_name = "TIME|NODE")]
     at: Option<String>,
-    /// What the cover is wanted for.
-    #[arg(long, value_name = "TEXT")]
-    about: Option<String>,
-    /// Tokens that the cover may have, of four characters each.
-    #[arg(long, value_name = "TOKENS", default_value_t = 8_000)]
-    budget: u64,
+    #[command(flatten)]
+    cover: WantedCover,
     #[command(flatten)]
     of: PastOptions,
 }

@@ -169,6 +169,13 @@ fn write_groups(
                 one_line(&who, 24),
                 context(&hit.excerpt, paint)
             )?;
+            if let Some(withdrawn) = hit.withdrawn {
+                writeln!(
+                    out,
+                    "    {}",
+                    paint.dim(&format!("{}: nobody is shown this summary", withdrawn.name()))
+                )?;
+            }
         }
         let more: u64 = hits.iter().map(|hit| hit.more).sum();
         if more > 0 {
@@ -266,6 +273,7 @@ fn hit_json(hit: &Hit, row: Option<&SessionRow>) -> serde_json::Value {
         "cutAfter": hit.excerpt.cut_after,
         "score": hit.score,
         "more": hit.more,
+        "withdrawn": hit.withdrawn.map(quipu_store::Withdrawal::name),
     })
 }
 

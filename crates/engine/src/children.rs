@@ -404,6 +404,8 @@ impl Children {
             purpose: CallPurpose::Standalone(terms.purpose.word()),
             summary: None,
             money: budget.map(|left| RunMoney { left, limit: left }),
+            daily: terms.daily,
+            is_outdated: None,
             tell: None,
             hooked: None,
             responses: None,
@@ -415,6 +417,7 @@ impl Children {
         let (answer, _) = answered(&caller, &mut made, &session, late);
         let CallResult { end, record, money } = made;
         *cost = end.message.usage.cost.total + money.assumed;
+        terms.charged.set(*cost);
         let mut step = StepInfo { run: Some(run.clone()), ..StepInfo::default() };
         if let Some(mut record) = record {
             record.attempts = end.attempts;

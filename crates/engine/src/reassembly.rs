@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use quipu_dag::Verdict;
 use quipu_machine::PruneState;
-use quipu_protocol::{BlobId, Epoch, Model, ModelRequest, NodeId, ToolSpec};
-use quipu_store::Graph;
-use quipu_transcript::{OpeningMessages, project_messages};
+use quipu_protocol::{BlobId, Entry, Epoch, Model, ModelRequest, NodeId, ToolSpec};
+use quipu_store::{Graph, decode_whole};
+use quipu_transcript::{OpeningMessages, project_messages, told_nodes};
 
 use crate::error::OpenError;
 use crate::identity::system_text;
@@ -41,6 +41,16 @@ pub async fn reassembled_request(
     let context = past.epoch.context.as_ref();
     let opened = context.and_then(|context| context.opening.as_ref());
     has_lost |= opened.is_some_and(|opened| opened.nodes.iter().any(|node| hidden.hides(node)));
+    if past.compacted.is_some() && !hidden.is_empty() {
+        // As it was: what is left of it does not say what it told.
+        let first = past.nodes.first().copied();
+        let found: Vec<_> = store.nodes(first.as_slice()).await?.into_iter().flatten().collect();
+        let whole = decode_whole(store, &found).await?;
+        has_lost |= whole.iter().any(|one| match &one.entry {
+            Entry::Compaction(compaction) => told_nodes(compaction).iter().any(|told| hidden.hides(told)),
+            _ => false,
+        });
+    }
     let opening = OpeningMessages::of(context);
     let prompt = match system {
         None => None,

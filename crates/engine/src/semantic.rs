@@ -179,6 +179,7 @@ mod tests {
             excerpt: Excerpt::default(),
             score: Some(99.0),
             more: 7,
+            withdrawn: None,
         }
     }
 

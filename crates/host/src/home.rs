@@ -319,9 +319,10 @@ impl Home {
         Ok(Some(Arc::new(self.with_forgotten(SqliteStore::open_to_read(&self.store, busy)?))))
     }
 
-    /// Searches of it show nothing that a person had forgotten.
+    /// Searches of it show nothing that a person had forgotten, and know what is withdrawn.
     fn with_forgotten(&self, store: SqliteStore) -> SqliteStore {
         store.hide(Arc::new(ForgetFile::new(&self.dir, self.observer.clone())));
+        store.tell_withdrawn(Arc::new(quipu_past::WithdrawnChunks::default()));
         store
     }
 

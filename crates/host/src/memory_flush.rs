@@ -37,12 +37,12 @@ impl FlushSource {
         Self { home, book, store }
     }
 
-    /// US dollars that the note may cost; `None` where nobody allowed any.
-    async fn money(&self) -> Result<Option<f64>, SourceError> {
+    /// US dollars that the note may cost, and those of the day; `None` where nobody allowed any.
+    async fn money(&self) -> Result<Option<(f64, f64)>, SourceError> {
         let budget =
             background_budget(&self.home, &*self.store, FLUSH_PURPOSE).await.map_err(SourceError::new)?;
         match budget.left() {
-            Some(left) => Ok(Some(left)),
+            Some(left) => Ok(Some((left, budget.limit))),
             None if budget.limit > 0.0 => Err(SourceError::new(format!(
                 "the ${} a day for notes before compactions (budget.background) are spent",
                 budget.limit
@@ -53,7 +53,7 @@ impl FlushSource {
 
     async fn flush(&self, ask: &CompactionAsk) -> Result<(), SourceError> {
         let Some(session) = &ask.cx.session else { return Ok(()) };
-        let Some(budget) = self.money().await? else { return Ok(()) };
+        let Some((left, limit)) = self.money().await? else { return Ok(()) };
         let mark = flush_mark(session, ask.head);
         let today = jiff::Zoned::now().date();
         for day in [Some(today), today.yesterday().ok()].into_iter().flatten() {
@@ -68,7 +68,8 @@ impl FlushSource {
         let request = CallRequest {
             system,
             max_tokens: TOKENS,
-            budget: Some(budget),
+            budget: Some(left),
+            daily: Some(limit),
             deadline: DEADLINE,
             ..CallRequest::new(purpose, prompt)
         };

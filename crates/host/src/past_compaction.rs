@@ -49,7 +49,7 @@ impl CoverCompaction {
         let covered = cover_session(store, &row, budget, PAST_CHARGE, ask.focus.as_deref()).await;
         let covered = covered.map_err(SourceError::new)?;
         let text = format!("{HEAD}\n\n{}", covered.text.trim_end());
-        Ok(Some(SourceSummary { text, author: Some(covered.class) }))
+        Ok(Some(SourceSummary { text, author: Some(covered.class), told: covered.told }))
     }
 }
 

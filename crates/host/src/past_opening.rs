@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use quipu::{Context, ContextAsk, ContextSource, EpochReason, Opening, OpeningAsk, SourceError};
-use quipu_memory::active::without_additions;
+use quipu_memory::active::without_quotes;
 use quipu_past::cover::Charge;
 use quipu_past::delay::CoverDelay;
 use quipu_past::{CoverStock, PastIndex, PastScope, ServedCover};
@@ -179,7 +179,7 @@ fn questions(earlier: &[Arc<Message>]) -> Option<String> {
     let said = earlier.iter().filter_map(|message| match &**message {
         Message::User(user) => {
             let blocks = user.content.blocks();
-            let text = without_additions(blocks.iter().filter_map(Content::as_text));
+            let text = without_quotes(blocks.iter().filter_map(Content::as_text));
             Some(text[..text.floor_char_boundary(QUESTION)].to_owned())
         }
         _ => None,

@@ -155,6 +155,8 @@ async fn query(store: &dyn Graph, request: &SearchRequest) -> Result<SearchQuery
         branch,
         limit,
         per_session: (request.branch.is_none() && request.limit != 0).then_some(OF_A_SESSION),
+        // A person sees that it is.
+        withdrawn: true,
     };
     let conditions = query.speakers.len()
         + usize::from(query.agent.is_some() || query.project.is_some())
@@ -231,6 +233,9 @@ pub fn found_items(results: &SearchResults, now: UnixMs) -> Vec<FoundItem> {
             detail.push_str(&format!(" · {}", one_line(&row.agent, TITLE)));
         }
         detail.push_str(&format!(" · {}", ago(now, hit.at)));
+        if let Some(withdrawn) = hit.withdrawn {
+            detail.push_str(&format!(" · {}", withdrawn.name()));
+        }
         FoundItem {
             node: hit.node,
             // One that was removed cannot be gone on with where it stands.

@@ -86,7 +86,12 @@ impl Machine {
                     }));
                     self.emit(Event::MessageEnded { id, message, ending: Ending::Dropped(error.clone()) });
                 }
+                let is_outdated = self.run.as_ref().is_some_and(|run| run.is_outdated);
                 self.emit(Event::RetryScheduled { attempt: next, delay, error });
+                if is_outdated {
+                    // It is not sent once more.
+                    self.out.push(Effect::CancelCall);
+                }
             }
         }
     }
@@ -96,8 +101,15 @@ impl Machine {
     }
 
     pub(super) fn call_not_made(&mut self, outcome: Outcome) {
-        let Some(Run { turn, phase: Phase::Calling { .. }, .. }) = &self.run else { return };
-        let turn = *turn;
+        let Some(Run { turn, phase: Phase::Calling { .. }, is_outdated, aborting, .. }) = &mut self.run
+        else {
+            return;
+        };
+        let (turn, is_outdated) = (*turn, std::mem::take(is_outdated) && !*aborting);
+        // It was not sent, as something in it was forgotten: another one is made of what is left, in its row.
+        if is_outdated && outcome == Outcome::Aborted {
+            return self.call_model();
+        }
         // It may have been recorded with the commit before it.
         self.revoke_last_call();
         self.emit(Event::TurnEnded { turn });

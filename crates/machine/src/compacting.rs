@@ -9,8 +9,8 @@ use quipu_protocol::{
     Json, Limit, Message, Model, ModelError, NodeId, Outcome, Refusal, RunId, StepInfo, ToolSpec, Usage,
 };
 use quipu_transcript::{
-    CarriedState, CutPoint, OpeningMessages, TouchedFiles, compaction_note, cut, estimate_text, measure,
-    sent_tokens, summary_of_note, words_of_note,
+    CarriedState, CutPoint, OpeningMessages, ToldPart, TouchedFiles, carried_words, compaction_note, cut,
+    estimate_text, measure, sent_tokens, summary_of_note, told_details, told_words, words_of_note,
 };
 
 use super::refreshing::AfterRefresh;
@@ -349,7 +349,7 @@ impl Machine {
             Ok(Summary { made, .. }) if is_outdated => Err(Box::new(NoSummary { why: None, made })),
             result => result,
         };
-        let Summary { text, made, supplied_by, hooks, provenance } = match result {
+        let Summary { text, made, supplied_by, hooks, provenance, told } = match result {
             Ok(summary) => summary,
             Err(none) => {
                 let NoSummary { why, made } = *none;
@@ -386,13 +386,22 @@ impl Machine {
         }
         files.add(taken);
         let carried = CarriedState::of(self.messages.get(..cut.first_kept).unwrap_or_default());
+        let most = self.carried_over();
+        let summary = carried.appended_to(compaction_note(&text, earlier, taken, &files, most));
+        let before = self.compacted.as_ref().map_or_else(Vec::new, |before| told_words(before, most));
+        let said = self.nodes.get(cut.begin..cut.first_kept).unwrap_or_default();
+        let said = taken.iter().zip(said).filter_map(|(message, node)| {
+            Some(ToldPart { text: carried_words(message, most)?, nodes: vec![*node] })
+        });
+        let words: Vec<ToldPart> = before.into_iter().chain(said).collect();
+        let details = told_details(&files, &summary, told, words);
         let compaction = Compaction {
-            summary: carried.appended_to(compaction_note(&text, earlier, taken, &files, self.carried_over())),
+            summary,
             first_kept: self.nodes.get(cut.first_kept).copied(),
             retained_tail: None,
             tokens_before,
             timestamp: self.now,
-            details: Json::of(&files).ok(),
+            details,
             usage: Some(made.usage),
             from_hook: (supplied_by.is_some() || !hooks.is_empty()).then_some(true),
             reason: Some(reason),

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use quipu_protocol::{Event, ModelRequest, NodeId, Notice};
-use quipu_transcript::{forgotten_compaction, forgotten_message, sent_tokens};
+use quipu_transcript::{
+    forget_told, forgotten_compaction, forgotten_message, sent_tokens, summarize_anew, told_nodes,
+};
 
 use super::jump::OutdatedSummary;
 use super::{Effect, Machine, Phase};
@@ -36,7 +38,17 @@ impl Machine {
     /// The nodes that the text before the conversation tells.
     pub fn opening_nodes(&self) -> &[NodeId] {
         let opening = self.prefix.epoch.context.as_ref().and_then(|context| context.opening.as_ref());
-        opening.map_or(&[], |opening| &opening.nodes)
+        opening.filter(|opening| !opening.text.is_empty()).map_or(&[], |opening| &opening.nodes)
+    }
+
+    /// The nodes whose words the summary of the last compaction repeats.
+    pub fn summed_nodes(&self) -> Vec<NodeId> {
+        self.compacted.as_ref().map_or_else(Vec::new, |compacted| told_nodes(compacted))
+    }
+
+    /// Whether a call is under way that is made of something which was forgotten since.
+    pub fn is_call_outdated(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.is_outdated && matches!(run.phase, Phase::Calling { .. }))
     }
 
     /// From here on no request has what these nodes say. Those of the text before the conversation go with what its source gives next.
@@ -51,11 +63,17 @@ impl Machine {
                 *message = Arc::new(left);
             }
         }
-        self.outdate(forgotten, &changed);
         let is_summary = self.nodes.first().is_some_and(|first| forgotten.contains(first));
         if let Some(compacted) = self.compacted.take_if(|_| is_summary) {
             self.compacted = Some(Arc::new(forgotten_compaction(&compacted)));
         }
+        let told = self.compacted.as_ref();
+        if let Some(left) = told.and_then(|told| forget_told(told, |node| forgotten.contains(node))) {
+            summarize_anew(&mut self.messages, &left);
+            self.compacted = Some(Arc::new(left));
+            changed.push(0);
+        }
+        self.outdate(forgotten, &changed);
         if changed.is_empty() {
             return;
         }

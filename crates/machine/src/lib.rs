@@ -377,6 +377,7 @@ impl Machine {
             MachineInput::SideEnded(call) => self.side_ended(*call),
             MachineInput::SourcesChanged => self.refresh_at(EpochReason::Source),
             MachineInput::Forgotten(nodes) => self.forget(&nodes),
+            MachineInput::PromptForgotten => self.prompt_forgotten(),
             MachineInput::Refreshed { run, result } if self.is_current(&run) => self.refreshed(result),
             // A late answer of a run that ended is dropped: its last commit has everything.
             MachineInput::Prepared { run, calls, interventions } if self.is_current(&run) => {

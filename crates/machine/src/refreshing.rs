@@ -58,6 +58,8 @@ pub struct ConversationBrief {
     pub first: Option<UnixMs>,
     /// What the user said before the newest message of theirs, oldest first; the last ones alone.
     pub earlier: Vec<Arc<Message>>,
+    /// The node of each of these.
+    pub nodes: Vec<NodeId>,
     /// Estimated tokens of the conversation.
     pub tokens: u64,
 }
@@ -85,6 +87,8 @@ pub(super) struct RefreshState {
     then: AfterRefresh,
     /// What is being recorded.
     prefix: Option<Prefix>,
+    /// Something that is being recorded was forgotten meanwhile: they are asked again before the call.
+    is_outdated: bool,
 }
 
 /// What comes after sources were asked.
@@ -111,7 +115,7 @@ impl Machine {
             return false;
         }
         let reasons = std::mem::take(&mut self.due);
-        let refreshing = RefreshState { reasons: reasons.clone(), then, prefix: None };
+        let refreshing = RefreshState { reasons: reasons.clone(), then, prefix: None, is_outdated: false };
         run.phase = Phase::Refreshing(Box::new(refreshing));
         let (run, model) = (run.id.clone(), self.prefix.model.clone());
         let brief = self.brief();
@@ -122,11 +126,13 @@ impl Machine {
     fn brief(&self) -> ConversationBrief {
         let is_summary = |message: &&Arc<Message>| matches!(***message, Message::CompactionSummary(_));
         let first = self.messages.iter().find(|message| !is_summary(message));
-        let is_users = |message: &&Arc<Message>| matches!(***message, Message::User(_));
-        let newest = self.messages.iter().rev().filter(is_users).skip(1).take(EARLIER);
-        let mut earlier: Vec<Arc<Message>> = newest.cloned().collect();
-        earlier.reverse();
-        ConversationBrief { first: first.map(|message| message.timestamp()), earlier, tokens: self.estimated }
+        let is_users = |(message, _): &(&Arc<Message>, &NodeId)| matches!(***message, Message::User(_));
+        let all = self.messages.iter().zip(&self.nodes).rev();
+        let mut newest: Vec<_> = all.filter(is_users).skip(1).take(EARLIER).collect();
+        newest.reverse();
+        let (earlier, nodes) = newest.into_iter().map(|(message, node)| (message.clone(), *node)).unzip();
+        let first = first.map(|message| message.timestamp());
+        ConversationBrief { first, earlier, nodes, tokens: self.estimated }
     }
 
     /// What they give now.
@@ -158,11 +164,36 @@ impl Machine {
     pub(super) fn refresh_committed(&mut self, nodes: &[NodeId]) {
         let Some(Run { phase: Phase::Refreshing(refreshing), .. }) = &mut self.run else { return };
         let (prefix, then) = (refreshing.prefix.take(), refreshing.then);
+        let is_outdated = refreshing.is_outdated;
         if let Some(prefix) = prefix {
             self.out.push(Effect::UseSources);
             self.change(prefix, nodes.last().copied());
         }
-        self.after_refresh(then);
+        if !is_outdated || !self.refresh_before_call(then) {
+            self.after_refresh(then);
+        }
+    }
+
+    /// Something that the prompt, or the text before the conversation, tells was forgotten by a person: of the next request, or of the
+    /// one that is being made.
+    pub(super) fn prompt_forgotten(&mut self) {
+        self.refresh_at(EpochReason::Source);
+        match self.run.as_mut().map(|run| (&mut run.phase, &mut run.is_outdated)) {
+            Some((Phase::Refreshing(refreshing), _)) => {
+                refreshing.is_outdated |= refreshing.prefix.is_some();
+            }
+            Some((Phase::Calling { .. }, is_outdated)) => *is_outdated = true,
+            _ => {}
+        }
+    }
+
+    /// What is being recorded to begin requests with: its text, and the nodes that the text before the conversation tells.
+    pub fn pending_opening(&self) -> Option<(&str, &[NodeId])> {
+        let Some(Run { phase: Phase::Refreshing(refreshing), .. }) = &self.run else { return None };
+        let Prefix { system, epoch, .. } = refreshing.prefix.as_ref()?;
+        let opening = epoch.context.as_ref().and_then(|context| context.opening.as_ref());
+        let told = opening.filter(|opening| !opening.text.is_empty());
+        Some((system, told.map_or(&[], |opening| &opening.nodes)))
     }
 
     /// It could not be recorded: all stays as it was, and they are asked again before the next call.

@@ -795,6 +795,7 @@ impl World {
                         supplied_by,
                         hooks: Vec::new(),
                         provenance: None,
+                        told: Vec::new(),
                     })
                 }
                 _ => Ok(Summary {
@@ -803,6 +804,7 @@ impl World {
                     supplied_by: None,
                     hooks: Vec::new(),
                     provenance: None,
+                    told: Vec::new(),
                 }),
             };
             let calls = match &result {

@@ -10,7 +10,7 @@ use quipu_protocol::{
     NodeId, Notice, Outcome, Provenance, QueuedItem, Refusal, RunId, Scope, SessionId, StepInfo, Thinking,
     ToolCall, ToolSpec, Touches, UnixMs, Usage, UserInput,
 };
-use quipu_transcript::{FilePlan, Measure, Prune};
+use quipu_transcript::{FilePlan, Measure, Prune, ToldPart};
 use serde::{Deserialize, Serialize};
 
 use super::hooked::Interventions;
@@ -160,6 +160,8 @@ pub enum MachineInput {
     SourcesChanged,
     /// A person had these nodes forgotten.
     Forgotten(Vec<NodeId>),
+    /// A person had something forgotten that the prompt, or the text before the conversation, tells, or what is being recorded of them.
+    PromptForgotten,
     /// Which model continues a run.
     FallbackFound(RunId, FallbackResult),
     /// The current values of the sources; `None` when the refresh was aborted.
@@ -727,6 +729,8 @@ pub struct Summary {
     pub hooks: Vec<Json>,
     /// Where it comes from, when that is no model.
     pub provenance: Option<Provenance>,
+    /// The parts of it that repeat words of nodes.
+    pub told: Vec<ToldPart>,
 }
 
 /// Why there is no summary, and the calls that were made for it all the same.

@@ -1,6 +1,7 @@
 //! Makes what a plan says is missing, a commit at a time.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quipu_protocol::{NodeId, UnixMs};
 use quipu_store::{Graph, decode_nodes};
@@ -13,7 +14,7 @@ use crate::source::{SourceText, source_of};
 use crate::writer::PastWriter;
 use crate::{
     AskRefusal, BuildSize, ChildSummary, ChunkSource, MemoryChunk, PastError, PastId, PastIndex, PastPlan,
-    PastScope, ReviewState, SUMMARY_LIMIT, Summariser, SummaryMethod, SummaryModel,
+    PastScope, RefusedSummary, ReviewState, SUMMARY_LIMIT, Summariser, SummaryMethod, SummaryModel,
 };
 
 /// Chunks of one commit at most, and nodes that are read for them.
@@ -25,6 +26,8 @@ const SUPERSEDED: usize = 1_000;
 const TRIES: usize = 8;
 /// Summaries in the place of a model's that are listed one by one.
 const TOLD: usize = 1_000;
+/// Requests in a row that a model takes for invalid ones, at which a build ends.
+const INVALID_IN_A_ROW: usize = 3;
 
 /// How far a build is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -246,7 +249,9 @@ async fn build(
                 };
                 let (is_budget, why) = match refusal {
                     AskRefusal::Budget(why) => (true, why),
-                    AskRefusal::Failed(why) | AskRefusal::Never(why) => (false, why),
+                    AskRefusal::Failed(why) | AskRefusal::Never(why) | AskRefusal::Invalid(why) => {
+                        (false, why)
+                    }
                 };
                 end.stop = Some(BuildStop { is_budget, why, left: rest, left_cost });
                 break;
@@ -279,6 +284,8 @@ struct BuildRun<'a> {
     reached: usize,
     has_saved: bool,
     head: Option<NodeId>,
+    /// Requests in a row that the model took for invalid ones.
+    invalid: AtomicUsize,
 }
 
 impl<'a> BuildRun<'a> {
@@ -304,6 +311,7 @@ impl<'a> BuildRun<'a> {
             reached: 0,
             has_saved: false,
             head: None,
+            invalid: AtomicUsize::new(0),
         })
     }
 
@@ -472,13 +480,12 @@ impl<'a> BuildRun<'a> {
         let asked = asked_model(model);
         // There is nothing to ask about.
         if planned.call.is_none() && !planned.recorded {
-            return Ok(leaf_instead(said, asked));
+            return Ok(leaf_instead(said, asked, None));
         }
-        let made = self.asked(model, planned, leaf_ask(planned.work, said), end).await?;
-        Ok(made.map_or_else(
-            || leaf_instead(said, asked.clone()),
-            |text| (text, SummaryMethod::Model(asked.clone())),
-        ))
+        Ok(match self.asked(model, planned, leaf_ask(planned.work, said), end).await? {
+            Ok(text) => (text, SummaryMethod::Model(asked)),
+            Err(refusal) => leaf_instead(said, asked, Some(refusal)),
+        })
     }
 
     async fn asked_parent(
@@ -489,21 +496,28 @@ impl<'a> BuildRun<'a> {
         end: &mut BuildEnd,
     ) -> Result<MadeSummary, Unmade> {
         let asked = asked_model(model);
-        let made = self.asked(model, planned, parent_ask(planned.work, planned.level, said), end).await?;
-        Ok(made.map_or_else(
-            || parent_instead(said, asked.clone()),
-            |text| (text, SummaryMethod::Model(asked.clone())),
-        ))
+        Ok(match self.asked(model, planned, parent_ask(planned.work, planned.level, said), end).await? {
+            Ok(text) => (text, SummaryMethod::Model(asked)),
+            Err(refusal) => parent_instead(said, asked, Some(refusal)),
+        })
     }
 
-    /// The summary that a model gives; `None` where it gives none.
+    /// How often the model took the request for the chunk for an invalid one, in earlier builds.
+    fn tries(&self, planned: &PlannedChunk, model: &dyn SummaryModel) -> u32 {
+        let asked = asked_model(model);
+        let former = planned.supersedes.iter().filter_map(|id| self.plan.index.get(id));
+        let of_same = former.filter(|former| former.work == Some(planned.work));
+        of_same.map(|former| former.method.tries_of(&asked)).max().unwrap_or(0)
+    }
+
+    /// The summary that a model gives, or why it gives none.
     async fn asked(
         &self,
         model: &dyn SummaryModel,
         planned: &PlannedChunk,
         ask: crate::SummaryAsk,
         end: &mut BuildEnd,
-    ) -> Result<Option<String>, Unmade> {
+    ) -> Result<Result<String, RefusedSummary>, Unmade> {
         let reply = match model.recorded(&first_line(planned.work, planned.level)).await {
             Some(reply) => {
                 end.size.recorded += 1;
@@ -511,6 +525,7 @@ impl<'a> BuildRun<'a> {
             }
             None => match model.ask(&ask).await {
                 Ok(reply) => {
+                    self.invalid.store(0, Ordering::Relaxed);
                     end.size.calls += 1;
                     end.size.input_tokens += reply.input;
                     end.size.output_tokens += reply.output;
@@ -520,17 +535,28 @@ impl<'a> BuildRun<'a> {
                 }
                 Err(AskRefusal::Never(why)) => {
                     end.size.calls += 1;
+                    let refusal = RefusedSummary::new(&why, None);
                     end.replace(planned, why);
-                    return Ok(None);
+                    return Ok(Err(refusal));
+                }
+                Err(AskRefusal::Invalid(why)) => {
+                    end.size.calls += 1;
+                    // A model that takes none of them for valid is not asked for all of them.
+                    if self.invalid.fetch_add(1, Ordering::Relaxed) + 1 >= INVALID_IN_A_ROW {
+                        return Err(Unmade::Refused(AskRefusal::Invalid(why)));
+                    }
+                    let refusal = RefusedSummary::new(&why, Some(self.tries(planned, model) + 1));
+                    end.replace(planned, why);
+                    return Ok(Err(refusal));
                 }
                 Err(refusal) => return Err(Unmade::Refused(refusal)),
             },
         };
         match judged(&ask, &reply) {
-            Ok(text) => Ok(Some(text)),
+            Ok(text) => Ok(Ok(text)),
             Err(why) => {
                 end.replace(planned, why.words().to_owned());
-                Ok(None)
+                Ok(Err(RefusedSummary::new(why.words(), None)))
             }
         }
     }

@@ -88,6 +88,9 @@ pub enum SummaryMethod {
         /// The model that was asked first, and whose answer is no summary.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instead: Option<AskedModel>,
+        /// Why it gave none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refusal: Option<RefusedSummary>,
     },
     /// By a model.
     Model(AskedModel),
@@ -106,14 +109,56 @@ pub struct AskedModel {
     pub prompt: String,
 }
 
+/// How often a model is asked for a summary of a chunk whose request it refuses as invalid: once in a build.
+pub const SUMMARY_TRIES: u32 = 3;
+/// Bytes of a reason at most.
+const REASON: usize = 200;
+
+/// Why a model gave no summary.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RefusedSummary {
+    /// In one line.
+    pub why: String,
+    /// How often it was asked, where it is asked again: up to [`SUMMARY_TRIES`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tries: Option<u32>,
+}
+
+impl RefusedSummary {
+    pub(crate) fn new(why: &str, tries: Option<u32>) -> Self {
+        let line = quipu_tools::stripped(why).split_whitespace().collect::<Vec<_>>().join(" ");
+        Self { why: line[..line.floor_char_boundary(REASON)].to_owned(), tries }
+    }
+}
+
 impl SummaryMethod {
+    /// How often this model was asked for the summary in whose place it stands, and refused the request as invalid.
+    pub(crate) fn tries_of(&self, model: &AskedModel) -> u32 {
+        match self {
+            Self::Extractive { instead: Some(asked), refusal: Some(refusal), .. } if asked == model => {
+                refusal.tries.unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether the model is asked again.
+    fn is_asked_again(&self, wanted: &AskedModel) -> bool {
+        let Self::Extractive { refusal: Some(RefusedSummary { tries: Some(_), .. }), .. } = self else {
+            return false;
+        };
+        self.tries_of(wanted) < SUMMARY_TRIES
+    }
+
     /// How well a summary that was made in this way serves who wants one made in another; `None` where it does not. What a person
     /// wrote or a model was paid for is not made again, by whichever model.
     pub(crate) fn serves(&self, wanted: &Self) -> Option<u8> {
         match (self, wanted) {
             (Self::Person, _) => Some(3),
             (Self::Model(_), _) => Some(2),
-            (Self::Extractive { instead: Some(_), .. }, Self::Model(_)) => Some(1),
+            (Self::Extractive { instead: Some(_), .. }, Self::Model(asked)) => {
+                (!self.is_asked_again(asked)).then_some(1)
+            }
             (Self::Extractive { version, .. }, Self::Extractive { version: other, .. }) => {
                 (version == other).then_some(0)
             }
@@ -222,7 +267,7 @@ pub enum ReviewState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(crate) enum PastRecord {
-    Chunk(ChunkRecord),
+    Chunk(Box<ChunkRecord>),
     /// A person looked at a chunk.
     Review {
         of: PastId,
@@ -310,7 +355,7 @@ pub enum ChunkFault {
 
 impl MemoryChunk {
     pub(crate) fn record(&self) -> PastRecord {
-        PastRecord::Chunk(ChunkRecord {
+        PastRecord::Chunk(Box::new(ChunkRecord {
             scope: self.scope.clone(),
             level: self.level,
             start: self.span.start(),
@@ -321,7 +366,7 @@ impl MemoryChunk {
             method: self.method.clone(),
             work: self.work,
             supersedes: self.supersedes.clone(),
-        })
+        }))
     }
 
     /// A chunk that a node holds, wherever it came from.

@@ -206,7 +206,7 @@ impl PastIndex {
                 None if self.forgotten.contains(&of) => {}
                 None => self.fault(node, ChunkFault::NoChunk(of)),
             },
-            PastRecord::Chunk(record) => match read_chunk(record, text, from.as_ref(), scope) {
+            PastRecord::Chunk(record) => match read_chunk(*record, text, from.as_ref(), scope) {
                 Err(fault) => self.fault(node, fault),
                 Ok(chunk) => {
                     let author = self.author_of(&chunk, from.as_ref());

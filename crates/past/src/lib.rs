@@ -32,6 +32,7 @@ mod source;
 mod summary;
 mod telling;
 mod tree;
+mod withdrawn;
 mod work;
 mod writer;
 
@@ -41,8 +42,8 @@ pub use build::{
 };
 pub use check::{PastCheck, PastGap};
 pub use chunk::{
-    AskedModel, CHILD_LIMIT, ChunkFault, ChunkSource, MemoryChunk, PAST_CHUNK, PastId, ReviewState,
-    SOURCE_LIMIT, SUMMARY_LIMIT, SummaryMethod, WorkId, class_name,
+    AskedModel, CHILD_LIMIT, ChunkFault, ChunkSource, MemoryChunk, PAST_CHUNK, PastId, RefusedSummary,
+    ReviewState, SOURCE_LIMIT, SUMMARY_LIMIT, SUMMARY_TRIES, SummaryMethod, WorkId, class_name,
 };
 pub use draft::{ChunkDraft, DraftAuthor, WrittenChunk, replace_chunks, write_chunk};
 pub use error::PastError;
@@ -69,4 +70,5 @@ pub use source::{SourceSpeaker, SourceText, time_of};
 pub use summary::{ChildSummary, ExtractiveSummary, Summariser};
 pub use telling::chunks_telling;
 pub use tree::{FEWEST, MOST};
+pub use withdrawn::WithdrawnChunks;
 pub use work::RULES;

@@ -10,7 +10,9 @@ use quipu_tools::stripped;
 use serde::Serialize;
 
 use crate::source::{SourceSpeaker, SourceText};
-use crate::{AskedModel, ChildSummary, ExtractiveSummary, Summariser as _, SummaryMethod, WorkId};
+use crate::{
+    AskedModel, ChildSummary, ExtractiveSummary, RefusedSummary, Summariser as _, SummaryMethod, WorkId,
+};
 
 /// What it is told of nodes, and of summaries.
 const LEAF: &str = include_str!("prompts/leaf.md").trim_ascii_end();
@@ -86,6 +88,8 @@ pub struct SummaryReply {
 pub enum AskRefusal {
     /// It will not answer this, now or later.
     Never(String),
+    /// It takes this request for an invalid one, and may take others.
+    Invalid(String),
     /// There is no money left for it.
     Budget(String),
     /// Something that may be gone the next time.
@@ -328,18 +332,31 @@ pub(crate) fn judged(ask: &SummaryAsk, reply: &SummaryReply) -> Result<String, A
 }
 
 /// The summary that stands in the place of one that the model did not give.
-pub(crate) fn leaf_instead(sources: &[SourceText], asked: AskedModel) -> (String, SummaryMethod) {
-    instead(&ExtractiveSummary.leaf(sources), 0, asked)
+pub(crate) fn leaf_instead(
+    sources: &[SourceText],
+    asked: AskedModel,
+    refusal: Option<RefusedSummary>,
+) -> (String, SummaryMethod) {
+    instead(&ExtractiveSummary.leaf(sources), 0, asked, refusal)
 }
 
-pub(crate) fn parent_instead(children: &[ChildSummary], asked: AskedModel) -> (String, SummaryMethod) {
-    instead(&ExtractiveSummary.parent(children), 1, asked)
+pub(crate) fn parent_instead(
+    children: &[ChildSummary],
+    asked: AskedModel,
+    refusal: Option<RefusedSummary>,
+) -> (String, SummaryMethod) {
+    instead(&ExtractiveSummary.parent(children), 1, asked, refusal)
 }
 
-fn instead(summary: &str, level: u32, asked: AskedModel) -> (String, SummaryMethod) {
+fn instead(
+    summary: &str,
+    level: u32,
+    asked: AskedModel,
+    refusal: Option<RefusedSummary>,
+) -> (String, SummaryMethod) {
     let method = match ExtractiveSummary.method() {
         SummaryMethod::Extractive { version, .. } => {
-            SummaryMethod::Extractive { version, instead: Some(asked) }
+            SummaryMethod::Extractive { version, instead: Some(asked), refusal }
         }
         method => method,
     };

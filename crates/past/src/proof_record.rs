@@ -10,7 +10,7 @@ use crate::PastId;
 use crate::grounding::ClaimKind;
 
 /// The rules by which chunks are checked. What was found by others is not used.
-pub const GROUNDING_RULES: u32 = 1;
+pub const GROUNDING_RULES: u32 = 2;
 
 /// Questions of a proof that are kept, and bytes of each.
 const QUESTIONS: usize = 1_000;

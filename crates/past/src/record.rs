@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use quipu_protocol::{AuthorClass, Body, Entry, Message, NodeId, Origin, Provenance};
 use quipu_store::{Graph, decode_nodes};
 use quipu_transcript::DecodedEntry;
+use serde::Deserialize;
 
 use crate::chunk::{ChunkRecord, PastRecord};
 use crate::{ChunkFault, MemoryChunk, PAST_CHUNK, PastError, PastScope};
@@ -16,6 +17,15 @@ pub(crate) struct StoredRecord {
     pub(crate) from: Option<Provenance>,
 }
 
+/// What a line of a session file of another program's form says of a node of a past.
+#[derive(Deserialize)]
+struct FiledRecord {
+    #[serde(rename = "quipu.past")]
+    record: PastRecord,
+    #[serde(default)]
+    provenance: Option<Provenance>,
+}
+
 impl StoredRecord {
     /// The record of a node; `None` for one that has nothing to do with a past.
     pub(crate) fn of(decoded: &DecodedEntry) -> Option<Result<Self, ChunkFault>> {
@@ -24,8 +34,17 @@ impl StoredRecord {
             return None;
         }
         let record = decoded.step.extra.get(PAST_CHUNK).and_then(|json| json.read::<PastRecord>().ok());
-        let Some(record) = record else { return Some(Err(ChunkFault::Unreadable)) };
-        let (text, from) = (text_of(&message.content), decoded.step.provenance.clone());
+        let text = text_of(&message.content);
+        let (record, from) = match record {
+            Some(record) => (record, decoded.step.provenance.clone()),
+            // It came back from a file of another program's form. Who wrote it there is said by the file, and not known.
+            None => match message.details.as_ref().and_then(|details| details.read::<FiledRecord>().ok()) {
+                Some(FiledRecord { record, provenance }) => {
+                    (record, provenance.map(|from| Provenance::new(Origin::Import, from.author)))
+                }
+                None => return Some(Err(ChunkFault::Unreadable)),
+            },
+        };
         Some(Ok(Self { record, text, from }))
     }
 
@@ -34,7 +53,7 @@ impl StoredRecord {
         let Self { record, text, from } = Self::of(decoded)?.ok()?;
         let PastRecord::Chunk(record) = record else { return None };
         let own = record.scope.clone();
-        read_chunk(record, text, from.as_ref(), scope.unwrap_or(&own)).ok()
+        read_chunk(*record, text, from.as_ref(), scope.unwrap_or(&own)).ok()
     }
 }
 

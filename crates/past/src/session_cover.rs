@@ -5,12 +5,15 @@ use std::collections::HashMap;
 use quipu_dag::sha256;
 use quipu_protocol::{AuthorClass, NodeId};
 use quipu_store::{Graph, SessionRow, StoreError, decode_nodes};
+use quipu_transcript::ToldPart;
 
+use crate::cover::line_text;
 use crate::cover::{
     Charge, CoverAsk, CoverItem, CoverLine, Forest, RelevanceIndex, Span, frame_cost, line_cost, render,
 };
 use crate::segments::{importer_of, segments_of};
 use crate::source::{SourceText, source_of};
+use crate::summary::{leaf_lines, parent_lines};
 use crate::tree::{TreeItem, groups};
 use crate::{ChildSummary, ExtractiveSummary, PastError, Segment, Summariser as _, TimeRange, WorkId};
 
@@ -32,6 +35,8 @@ pub struct SessionCover {
     pub nodes: usize,
     /// The class of the least trusted of them.
     pub class: AuthorClass,
+    /// The lines, and the nodes whose words each has.
+    pub told: Vec<ToldPart>,
 }
 
 /// Why a stretch of a session cannot be covered.
@@ -76,6 +81,8 @@ struct Stretch {
     work: WorkId,
     summary: String,
     children: Vec<usize>,
+    /// The node that each line of the summary is of.
+    told: Vec<NodeId>,
 }
 
 /// Summaries of all that a session says from its base to its head, within a budget: coarse where there is little room. `about` draws
@@ -144,9 +151,18 @@ pub async fn cover_session(
     if let Some(missing) = uncovered(&stretches, &members, leaves) {
         return Err(SessionCoverError::Uncovered(missing.key()));
     }
+    let part = |at: &usize| {
+        let (line, stretch) = (lines.get(*at)?, stretches.get(*at)?);
+        let mut nodes = stretch.told.clone();
+        nodes.sort_unstable();
+        nodes.dedup();
+        Some(ToldPart { text: line_text(line).trim_end().to_owned(), nodes })
+    };
+    let told = members.iter().filter_map(part).collect();
     let lines: Vec<CoverLine> = members.iter().filter_map(|at| lines.get(*at)).cloned().collect();
     let keys = lines.iter().map(|line| line.key.clone()).collect();
-    Ok(SessionCover { text: render(&lines), cost: cover.used.saturating_add(frame), keys, nodes, class })
+    let cost = cover.used.saturating_add(frame);
+    Ok(SessionCover { text: render(&lines), cost, keys, nodes, class, told })
 }
 
 async fn stretch_of(
@@ -156,15 +172,22 @@ async fn stretch_of(
 ) -> Result<Stretch, SessionCoverError> {
     let hidden = store.hidden();
     let mut said: Vec<SourceText> = Vec::with_capacity(segment.nodes.len());
+    let mut said_by: Vec<NodeId> = Vec::with_capacity(segment.nodes.len());
     for page in segment.nodes.chunks(PAGE) {
         let found: Vec<_> = store.nodes(page).await?.into_iter().flatten().collect();
         let decoded = decode_nodes(store, &found).await?;
         let shown = found.iter().zip(decoded).filter(|(node, _)| !hidden.hides(&node.id));
-        said.extend(shown.filter_map(|(_, decoded)| Some(source_of(&decoded, importer_of(row))?.0)));
+        for (node, decoded) in shown {
+            if let Some((source, _)) = source_of(&decoded, importer_of(row)) {
+                said.push(source);
+                said_by.push(node.id);
+            }
+        }
     }
     let ids: Vec<u8> = segment.nodes.iter().flat_map(|node| node.0).collect();
     let summary = ExtractiveSummary.leaf(&said);
-    Ok(Stretch { span: segment.span, work: WorkId(sha256(&ids)), summary, children: Vec::new() })
+    let told = leaf_lines(&said).into_iter().filter_map(|(_, at)| said_by.get(at)).copied().collect();
+    Ok(Stretch { span: segment.span, work: WorkId(sha256(&ids)), summary, children: Vec::new(), told })
 }
 
 /// Parents above the stretches, level on level, until one stands for all.
@@ -193,8 +216,12 @@ fn grow(stretches: &mut Vec<Stretch>) {
             let mut ids = vec![1];
             ids.extend(children.iter().filter_map(|at| stretches.get(*at)).flat_map(|one| one.work.0));
             let summary = ExtractiveSummary.parent(&said);
+            let of = |(_, (child, line)): (String, (usize, usize))| {
+                stretches.get(*children.get(child)?)?.told.get(line).copied()
+            };
+            let told = parent_lines(&said).into_iter().filter_map(of).collect();
             parents.push(stretches.len());
-            stretches.push(Stretch { span, work: WorkId(sha256(&ids)), summary, children });
+            stretches.push(Stretch { span, work: WorkId(sha256(&ids)), summary, children, told });
         }
         level = parents;
     }

@@ -46,64 +46,82 @@ const VERSION: u32 = 1;
 
 impl Summariser for ExtractiveSummary {
     fn method(&self) -> SummaryMethod {
-        SummaryMethod::Extractive { version: VERSION, instead: None }
+        SummaryMethod::Extractive { version: VERSION, instead: None, refusal: None }
     }
 
     fn leaf(&self, sources: &[SourceText]) -> String {
-        let mut lines = chosen(sources);
-        if lines.is_empty() {
-            lines = sources.iter().filter_map(of_calls).collect();
-        }
-        fitted(&lines, LEAF)
+        joined(leaf_lines(sources).into_iter().map(|(line, _)| line))
     }
 
     fn parent(&self, children: &[ChildSummary]) -> String {
-        let room = PARENT / children.len().max(1);
-        let lines = children.iter().flat_map(|child| beginning(&child.summary, room));
-        let text = lines.collect::<Vec<_>>().join("\n");
-        if text.is_empty() { WORDLESS.to_owned() } else { text }
+        joined(parent_lines(children).into_iter().map(|(line, _)| line))
     }
 }
 
-/// What stands before a sentence, and the text it is of.
-type MarkedText<'a> = (&'static str, &'a str);
+fn joined(lines: impl Iterator<Item = String>) -> String {
+    let text = lines.collect::<Vec<_>>().join("\n");
+    if text.is_empty() { WORDLESS.to_owned() } else { text }
+}
+
+/// The lines of an extractive summary of nodes, each with the place of the source that it is of.
+pub(crate) fn leaf_lines(sources: &[SourceText]) -> Vec<(String, usize)> {
+    let mut lines = chosen(sources);
+    if lines.is_empty() {
+        lines = sources.iter().enumerate().filter_map(of_calls).collect();
+    }
+    fitted(&lines, LEAF)
+}
+
+/// The same of summaries, each with the child and the place of the line in its summary.
+pub(crate) fn parent_lines(children: &[ChildSummary]) -> Vec<(String, (usize, usize))> {
+    let room = PARENT / children.len().max(1);
+    let of = |(at, child): (usize, &ChildSummary)| {
+        let lines = beginning(&child.summary, room).into_iter().enumerate();
+        lines.map(move |(line, text)| (text, (at, line))).collect::<Vec<_>>()
+    };
+    children.iter().enumerate().flat_map(of).collect()
+}
+
+/// What stands before a sentence, the text it is of, and the place of that among the sources.
+type MarkedText<'a> = (&'static str, &'a str, usize);
 
 fn chosen(sources: &[SourceText]) -> Vec<MarkedText<'_>> {
     let mut lines: Vec<MarkedText<'_>> = Vec::new();
-    let mut answer: Option<&str> = None;
-    for source in sources {
+    let mut answer: Option<(&str, usize)> = None;
+    for (at, source) in sources.iter().enumerate() {
         if source.text.trim().is_empty() {
             continue;
         }
         match source.speaker {
             SourceSpeaker::Person => {
-                lines.extend(answer.take().map(|text| ("- ", text)));
-                lines.push(("> ", &source.text));
+                lines.extend(answer.take().map(|(text, at)| ("- ", text, at)));
+                lines.push(("> ", &source.text, at));
             }
-            SourceSpeaker::Model => answer = Some(&source.text),
+            SourceSpeaker::Model => answer = Some((&source.text, at)),
             SourceSpeaker::Tool => {}
         }
     }
-    lines.extend(answer.map(|text| ("- ", text)));
+    lines.extend(answer.map(|(text, at)| ("- ", text, at)));
     lines
 }
 
-fn of_calls(source: &SourceText) -> Option<MarkedText<'_>> {
+fn of_calls((at, source): (usize, &SourceText)) -> Option<MarkedText<'_>> {
     let first = source.calls.first().map(String::as_str).or(Some(source.text.as_str()));
-    first.filter(|text| !text.trim().is_empty()).map(|text| ("- ", text))
+    first.filter(|text| !text.trim().is_empty()).map(|text| ("- ", text, at))
 }
 
 /// The lines in so many bytes: each shorter where they are many, and evenly chosen ones where they are too many for that.
-fn fitted(lines: &[MarkedText<'_>], room: usize) -> String {
+fn fitted(lines: &[MarkedText<'_>], room: usize) -> Vec<(String, usize)> {
     if lines.is_empty() {
-        return WORDLESS.to_owned();
+        return Vec::new();
     }
     let most = room / SHORTEST;
     let count = lines.len().min(most);
     let length = (room / count).min(SENTENCE);
     let picked = (0..count).filter_map(|nth| lines.get(nth * lines.len() / count));
-    let texts = picked.map(|(mark, text)| format!("{mark}{}", sentence(text, length - mark.len())));
-    texts.collect::<Vec<_>>().join("\n")
+    let of =
+        |(mark, text, at): &MarkedText<'_>| (format!("{mark}{}", sentence(text, length - mark.len())), *at);
+    picked.map(of).collect()
 }
 
 /// The first lines of a summary in so many bytes.

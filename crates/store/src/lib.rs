@@ -25,6 +25,7 @@ mod series;
 mod sqlite;
 mod upkeep;
 mod vectors;
+mod withdrawn;
 mod words;
 
 pub use activity::*;
@@ -53,6 +54,7 @@ pub use sqlite::{
 };
 pub use upkeep::*;
 pub use vectors::*;
+pub use withdrawn::*;
 pub use words::*;
 
 use std::path::Path;

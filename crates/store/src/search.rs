@@ -5,6 +5,8 @@ use std::ops::Range;
 use quipu_protocol::{NodeId, SessionId, UnixMs};
 use serde::Deserialize;
 
+use crate::Withdrawal;
+
 /// Bytes of a query's words at most.
 pub const QUERY_LIMIT: usize = 4 << 10;
 /// Bytes of a node's text that are indexed by words at most; the rest of a longer one is not found.
@@ -51,6 +53,8 @@ pub struct SearchQuery {
     pub limit: usize,
     /// At most so many hits of one session; the others are counted in [`Hit::more`].
     pub per_session: Option<usize>,
+    /// Also what was taken back, or what others stand in the place of. It is marked.
+    pub withdrawn: bool,
 }
 
 /// Who said something.
@@ -164,6 +168,8 @@ pub struct Hit {
     pub score: Option<f64>,
     /// On the last hit of its session: how many more there are that were seen and left out.
     pub more: u64,
+    /// What became of its words, where they are not to be taken for true any more.
+    pub withdrawn: Option<Withdrawal>,
 }
 
 /// Which kind of match found a node.

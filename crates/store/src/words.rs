@@ -284,7 +284,22 @@ pub enum Op {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReserveId(pub String);
 
-/// What is to be reserved for a call. Amounts are in billionths of a US dollar.
+impl ReserveId {
+    /// What is reserved of the amount of a purpose, beside what is reserved of the day.
+    #[must_use]
+    pub fn of_purpose(purpose: &str, id: &str) -> Self {
+        Self(format!("{purpose}/{id}"))
+    }
+
+    /// The purpose, and the slash behind it, where it is reserved of the amount of one.
+    #[must_use]
+    pub fn purpose(&self) -> Option<&str> {
+        self.0.find('/').and_then(|end| self.0.get(..=end))
+    }
+}
+
+/// What is to be reserved for a call. Amounts are in billionths of a US dollar. For the amount of a purpose only what is reserved of
+/// that counts, and what was spent of it is in `elsewhere`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReserveRequest {
     /// Names it. One of this name is replaced.

@@ -1,6 +1,6 @@
 //! What is left of a node that a person had forgotten, for whoever is shown it: how it stands in its conversation, and no word.
 
-use quipu_protocol::{Body, Compaction, Content, Entry, Json, Message, NodeId, TextContent, ThinkingContent};
+use quipu_protocol::{Body, Compaction, Content, Entry, Json, Message, TextContent, ThinkingContent};
 
 use crate::DecodedEntry;
 use crate::blocks::member;
@@ -33,20 +33,6 @@ pub fn forgotten(decoded: DecodedEntry) -> DecodedEntry {
         entry @ (Entry::Session(_) | Entry::Epoch(_)) => entry,
     };
     DecodedEntry { entry, step }
-}
-
-/// Takes out what stands before the conversation where that tells a node that is forgotten. Which nodes it told stays.
-pub fn forget_opening(decoded: &mut DecodedEntry, is_forgotten: impl Fn(&NodeId) -> bool) {
-    let epoch = match &mut decoded.entry {
-        Entry::Session(start) => &mut start.epoch,
-        Entry::Epoch(epoch) => epoch,
-        Entry::Compaction(Compaction { checkpoint: Some(checkpoint), .. }) => &mut checkpoint.epoch,
-        Entry::Message(_) | Entry::Compaction(_) | Entry::Meta(_) => return,
-    };
-    let opening = epoch.context.as_mut().and_then(|context| context.opening.as_mut());
-    if let Some(opening) = opening.filter(|opening| opening.nodes.iter().any(is_forgotten)) {
-        (opening.text, opening.state) = (String::new(), None);
-    }
 }
 
 /// A message without what it says.

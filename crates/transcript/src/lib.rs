@@ -26,6 +26,7 @@ mod provenance;
 mod prune;
 mod settings;
 mod title;
+mod told;
 mod words;
 mod workspace_note;
 
@@ -48,4 +49,5 @@ pub use provenance::provenance;
 pub use prune::*;
 pub use settings::*;
 pub use title::*;
+pub use told::*;
 pub use workspace_note::*;

@@ -1,10 +1,11 @@
 //! A lineage of nodes as lines of a file: those that come from a file as they were, those of our own in words of this
 //! agent.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use quipu_dag::{Node, quoted};
-use quipu_protocol::{Entry, Epoch, Json, NodeId, SessionStart, Thinking, UnixMs};
+use quipu_protocol::{CustomMessage, Entry, Epoch, Json, Message, NodeId, SessionStart, Thinking, UnixMs};
 use quipu_store::{Graph, LineageEnd, StoreError, decode_nodes};
 use quipu_transcript::{DecodedEntry, INTERNAL};
 
@@ -160,7 +161,8 @@ impl Chain {
             Entry::Message(message) => {
                 let id = self.id_of(node);
                 let none = Difference::default();
-                message_line(&mut line, message, Some(&id), self.last.as_deref(), time, &none, &none);
+                let message = with_record(message, decoded);
+                message_line(&mut line, &message, Some(&id), self.last.as_deref(), time, &none, &none);
                 self.follow(node, id);
             }
             Entry::Compaction(compaction) => {
@@ -268,4 +270,21 @@ impl Chain {
             length += 4;
         }
     }
+}
+
+/// A message of a program with what its node says beside it under the name of its type, which stands in `details` of the line, and with
+/// where it comes from. What the message has there itself stays.
+fn with_record<'a>(message: &'a Message, decoded: &DecodedEntry) -> Cow<'a, Message> {
+    let Message::Custom(custom) = message else { return Cow::Borrowed(message) };
+    let Some(record) = decoded.step.extra.get(&custom.custom_type).filter(|_| custom.details.is_none())
+    else {
+        return Cow::Borrowed(message);
+    };
+    let mut details = serde_json::Map::new();
+    details.insert(custom.custom_type.clone(), serde_json::json!(record));
+    if let Some(provenance) = &decoded.step.provenance {
+        details.insert("provenance".to_owned(), serde_json::json!(provenance));
+    }
+    let details = Some(Json::from(&serde_json::Value::Object(details)));
+    Cow::Owned(Message::Custom(CustomMessage { details, ..custom.clone() }))
 }

@@ -265,6 +265,7 @@ async fn nodes(open: &OpenMemories, words: &str) -> Result<(Vec<(NodeId, String)
         sessions: Sessions::All,
         order: Order::Newest,
         limit: NODES,
+        withdrawn: true,
         ..SearchQuery::default()
     };
     let found = open.engine.store().search(query).await?;

@@ -20,10 +20,10 @@ pub(super) async fn show(args: &CoverArgs) -> Result<(), Failure> {
     let index = past.index().await?;
     let stock = CoverStock::read(&*past.store, &past.scope, &index, CHARGE).await;
     let stock = stock.map_err(quipu_host::Failure::from)?;
-    let served = stock.cover(args.budget, args.about.as_deref());
+    let served = stock.cover(args.cover.budget, args.cover.about.as_deref());
     let mut out = crate::console::stdout();
     if args.of.out.json {
-        writeln!(out, "{}", as_json(&stock, &served, args.budget))?;
+        writeln!(out, "{}", as_json(&stock, &served, args.cover.budget))?;
         return Ok(());
     }
     for line in served.text.lines() {
@@ -31,7 +31,7 @@ pub(super) async fn show(args: &CoverArgs) -> Result<(), Failure> {
     }
     out.flush()?;
     let PastCover { cover, cost, .. } = &served;
-    note(format!("{} chunks, {cost} of {} tokens", cover.members.len(), args.budget));
+    note(format!("{} chunks, {cost} of {} tokens", cover.members.len(), args.cover.budget));
     match cover.shortfall {
         None => {}
         Some(Shortfall::NoBudget) => note("The budget has no room for a chunk."),

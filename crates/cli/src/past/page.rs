@@ -41,8 +41,8 @@ pub(super) async fn write(args: &PageArgs) -> Result<(), Failure> {
         .chain(of)
         .collect();
     let sessions: Vec<SessionId> = sessions.into_iter().collect();
-    let about = args.about.clone().or(said);
-    let ask = PageAsk { budget: args.budget, charge: CHARGE, about, boundary, now: now() };
+    let about = args.cover.about.clone().or(said);
+    let ask = PageAsk { budget: args.cover.budget, charge: CHARGE, about, boundary, now: now() };
     let page = PastPage::read(&*past.store, &past.scope, &index, ask).await;
     let page = page.map_err(quipu_host::Failure::from)?;
     let bytes = save(&page, path).map_err(|error| not_written(path, &error))?;

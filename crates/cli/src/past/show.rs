@@ -83,8 +83,11 @@ fn about(entry: &ChunkEntry) -> String {
 fn method_name(method: &SummaryMethod) -> String {
     match method {
         SummaryMethod::Extractive { instead: None, .. } => "extractive".to_owned(),
-        SummaryMethod::Extractive { instead: Some(asked), .. } => {
+        SummaryMethod::Extractive { instead: Some(asked), refusal: None, .. } => {
             format!("extractive, as {} gave no summary", asked.model)
+        }
+        SummaryMethod::Extractive { instead: Some(asked), refusal: Some(refusal), .. } => {
+            format!("extractive, as {} gave no summary: {}", asked.model, refusal.why)
         }
         SummaryMethod::Model(asked) => format!("by {}", asked.model),
         SummaryMethod::Person => "by a person".to_owned(),

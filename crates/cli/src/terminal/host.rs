@@ -491,6 +491,10 @@ impl Host for TerminalHost {
                     let message = format!("{message}; it takes effect when you next start the terminal");
                     SettingOutcome { message, theme: None, reopens: false }
                 }
+                Some((_, Effect::NewSession)) => {
+                    let message = format!("{message}; this session does not change, the next one uses it");
+                    SettingOutcome { message, theme: None, reopens: false }
+                }
                 Some((_, Effect::NextSession)) | None => inner.kept(message),
             })
         })

@@ -172,6 +172,55 @@ fn retracted_chunk_is_gone_until_it_is_reviewed() {
     assert_eq!(world.run(&["past", key, "--json"]).ok().json()["state"], "reviewed");
 }
 
+#[test]
+fn search_marks_a_chunk_that_was_taken_back() {
+    let world = World::new([]);
+    import(&world, "a.jsonl", &hours(&world, "alpha", 0, 1));
+    world.run(&["past", "build"]).ok();
+    world.run(&["past", "retract", "2025-01-01"]).ok();
+    let words = "Please do step 0";
+    let found = world.run(&["search", words, "--json"]).ok().json_lines();
+    let chunk = found.iter().find(|hit| hit["role"] == "custom").unwrap();
+    assert_eq!(chunk["withdrawn"], "retracted", "{found:?}");
+    assert!(found.iter().any(|hit| hit["role"] == "user" && hit["withdrawn"].is_null()), "{found:?}");
+    let text = world.run(&["search", words]).ok().text();
+    assert!(text.contains("retracted: nobody is shown this summary"), "{text}");
+    // A search for questions looks at what was said, and at no chunk at all.
+    world.run(&["memory", "on"]).ok();
+    let asked = world.run(&["memory", "search", "what was step 0 of alpha", "--json"]).ok().json_lines();
+    let past = |hit: &Value| hit["session"].as_str().is_some_and(|id| id.starts_with("past-"));
+    assert!(!asked.is_empty() && !asked.iter().any(past), "{asked:?}");
+}
+
+#[test]
+fn chunks_are_equal_behind_an_export_and_an_import() {
+    let world = World::new([]);
+    import(&world, "a.jsonl", &hours(&world, "alpha", 0, 6));
+    world.run(&["past", "build", "--all"]).ok();
+    let key = "2025-01-01T03:00:00.25Z..2025-01-01T03:00:01.251Z";
+    world.run(&["past", "supersede", key, "--all", "--text", "My own words."]).ok();
+    world.run(&["past", "review", "2025-01-01T01:00:00.25Z..2025-01-01T01:00:01.251Z", "--all"]).ok();
+    let exported = world.run(&["export", "--format", "pi", "past-all"]).ok().text();
+    let other = World::new([]);
+    let file = other.file("past.jsonl", &exported);
+    other.run(&["import", "pi", file.to_str().unwrap()]).ok();
+    let chunks = |world: &World, name: &str| {
+        let store = SqliteStore::open(&world.store(), &OpenOptions::default()).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let head = store.head(&RefName::from(name)).await.unwrap().unwrap();
+            let nodes = store.lineage(head, LineageEnd::Root).await.unwrap();
+            let ids: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
+            quipu_past::read_chunks(&store, &quipu_past::PastScope::All, &ids).await.unwrap()
+        })
+    };
+    let (here, there) = (chunks(&world, "quipu/past-all"), chunks(&other, "pi/past-all"));
+    assert!(here.len() >= 8, "{here:?}");
+    assert!(here.iter().any(|chunk| chunk.method == quipu_past::SummaryMethod::Person));
+    assert_eq!(here, there);
+    assert!(exported.contains("\"kind\":\"review\"") && exported.contains("\"state\":\"reviewed\""));
+}
+
 /// The nodes of the past of everything, the first two of which begin its session.
 async fn length(store: &SqliteStore) -> usize {
     match store.head(&RefName::from("quipu/past-all")).await.unwrap() {

@@ -335,6 +335,61 @@ fn cover_takes_the_place_of_a_summary_without_a_call() {
 }
 
 #[test]
+fn cover_tells_nothing_that_is_forgotten_by_other_words() {
+    let world = World::new([]);
+    world.run(&["memory", "on"]).ok();
+    covering(&world, 10_000);
+    let far = |begin: &str| format!("{begin} {} wombat. {}", "word ".repeat(1_000), "word ".repeat(1_000));
+    let turns = [
+        ("The token is green.".to_owned(), format!("Noted. {}", "word ".repeat(1_700))),
+        // What is sent of it begins otherwise than with the word that it is forgotten by.
+        (far("The branch is otter."), format!("Pull the lever. {} The wombat.", "word ".repeat(400))),
+        ("The port is 9000.".to_owned(), long("Noted")),
+    ];
+    for (at, (turn, answer)) in turns.iter().enumerate() {
+        world.server.push(Answer::new().text(answer).reply());
+        let args: &[&str] = if at == 0 { &["-p", turn] } else { &["-c", "-p", turn] };
+        world.run(args).ok();
+    }
+    let node = world.run(&["compact"]).ok().text().trim().to_owned();
+    let shown = world.run(&["show", &node, "--json"]).ok().json();
+    let summary = shown["compaction"]["summary"].as_str().unwrap();
+    assert!(["green", "otter", "lever"].iter().all(|word| summary.contains(word)), "{summary}");
+    assert!(!summary.contains("wombat"), "{summary}");
+    let found = world.run(&["memory", "forget", "wombat", "--yes", "--json"]).ok().json_lines();
+    assert_eq!(found.last().unwrap()["nodes"], 2, "the question and the answer: {found:?}");
+    for turn in ["and now?", "and then?"] {
+        world.server.push(Answer::new().text("Go on.").reply());
+        world.run(&["-c", "-p", turn]).ok();
+        let all = text(world.requests().last().unwrap());
+        assert!(all.contains("green") && all.contains("[forgotten"), "{all}");
+        assert!(!all.contains("otter") && !all.contains("lever"), "{all}");
+    }
+    world.unchecked();
+}
+
+#[test]
+fn settings_say_in_which_sessions_they_hold() {
+    let world = World::new([]);
+    let said = world.run(&["config", "set", "memory.time", "on"]).ok().err;
+    assert!(said.contains("in new sessions") && said.contains("stay as they began"), "{said}");
+    assert!(!said.contains("sessions that you reopen"), "{said}");
+    for (at, turn) in ["The token is green.", "The branch is otter.", "The port is 9000."].iter().enumerate()
+    {
+        world.server.push(Answer::new().text(&long(&format!("Noted {at}"))).reply());
+        let args: &[&str] = if at == 0 { &["-p", turn] } else { &["-c", "-p", turn] };
+        world.run(args).ok();
+    }
+    // The session began while a model made its summaries.
+    world.run(&["config", "set", "compaction.keepRecentTokens", "501"]).ok();
+    let said = world.run(&["config", "set", "compaction.mode", "cover"]).ok().err;
+    assert!(said.contains("in new sessions and in sessions that you reopen"), "{said}");
+    world.run(&["compact"]).ok();
+    assert_eq!(world.requests().len(), 3, "no model is asked");
+    world.check();
+}
+
+#[test]
 fn second_cover_stands_for_all_that_left_before() {
     let world = World::new([]);
     covering(&world, 10_000);

@@ -176,12 +176,56 @@ fn budget_of_the_past_is_never_exceeded_and_the_rest_is_shown() {
 
 #[test]
 fn answer_that_never_comes_leaves_the_rest_for_the_next_build() {
-    let refused = Reply::error(400, "invalid_request_error", "no such parameter");
+    let refused = Reply::error(403, "permission_error", "this key may not");
     let world = world([said(0), refused].into_iter().chain((1..9).map(said)));
     allow(&world, 100.0);
-    world.run(&["past", "build"]).fails(1, &["no such parameter", "8 chunks left"]);
+    world.run(&["past", "build"]).fails(1, &["this key may not", "8 chunks left"]);
     assert_eq!(build(&world)["calls"], 8);
     assert_eq!(world.requests().len(), 10);
+}
+
+#[test]
+fn request_that_is_invalid_for_one_chunk_does_not_end_builds() {
+    let refused = || Reply::error(400, "invalid_request_error", "no such parameter");
+    let script = [said(0), refused()].into_iter().chain((1..8).map(said)).chain([refused(), refused()]);
+    let world = world(script);
+    allow(&world, 100.0);
+    let built = build(&world);
+    assert_eq!((&built["replacedCount"], &built["left"]), (&json!(1), &Value::Null));
+    assert!(built["replaced"][0]["why"].as_str().unwrap().contains("no such parameter"), "{built}");
+    assert_eq!(world.requests().len(), 9);
+    // It is asked for once more by each of two builds, and then no more.
+    for sent in [10, 11, 11] {
+        build(&world);
+        assert_eq!(world.requests().len(), sent);
+    }
+    let shown = world.run(&["past", built["replaced"][0]["range"].as_str().unwrap()]).ok().text();
+    assert!(shown.contains("extractive") && shown.contains("no such parameter"), "{shown}");
+    // A model that takes no request is not asked for all.
+    let world = self::world((0..9).map(|_| refused()));
+    allow(&world, 100.0);
+    world.run(&["past", "build"]).fails(1, &["no such parameter", "7 chunks left"]);
+    assert_eq!(world.requests().len(), 3);
+}
+
+#[test]
+fn parallel_builds_stay_within_the_budget_together() {
+    let gate = Gate::new();
+    let held = Reply::sse("")
+        .then_gate(&gate)
+        .then(Answer::new().text("The work went on, part 0.").usage(10, 500, 0, 0).stream());
+    let world = world([held].into_iter().chain((1..9).map(said)));
+    // One call may cost up to 51.2 cents.
+    let settings = json!({ "budget": { "background": { "past": 0.6 }, "waitMs": 1 } });
+    std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
+    let first = world.start(&["past", "build"]);
+    reached(&gate);
+    // Another past, so that nothing but the money is in its way.
+    world.run(&["past", "build", "--all"]).fails(5, &["budget.background", "9 chunks left"]);
+    assert_eq!(world.requests().len(), 1, "what the first one may cost is reserved");
+    gate.open();
+    first.wait().exits(5);
+    assert_eq!(world.requests().len(), 1);
 }
 
 #[test]

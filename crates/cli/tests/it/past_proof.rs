@@ -237,6 +237,27 @@ fn answer_that_fails_ends_the_questions_and_not_the_proof() {
 }
 
 #[test]
+fn attempts_that_break_off_count_against_the_questions() {
+    // Each answer costs up to thirty cents, and what breaks off may have.
+    let broken = Reply::sse(Answer::new().text("81").unfinished()).then_reset();
+    let good = Answer::new().text("8123").usage(10, 300, 0, 0).reply();
+    let world = World::new([broken, good.clone(), good]);
+    price(&world);
+    std::fs::write(world.path("home/.quipu/settings.json"), r#"{"retry":{"baseDelayMs":1}}"#).unwrap();
+    import(&world, "alpha", 0, &[("The port of alpha is 8123.", "Noted.")]);
+    world.run(&["past", "build", "--all"]).ok();
+    let question = json!({ "question": "What is the port of alpha?", "answer": 8123 });
+    let file = world.file("questions.jsonl", question.to_string());
+    let args = ["past", "prove", "--all", "--json", "--budget", "0.7", "--questions", file.to_str().unwrap()];
+    let proof = world.run(&args).ok().json();
+    assert_eq!(world.requests().len(), 2, "what is left pays for no third one: {proof}");
+    let cost = proof["ablation"]["cost"].as_f64().unwrap();
+    assert!((cost - 0.6).abs() < 1e-9, "{proof}");
+    assert_eq!(proof["ablation"]["unasked"], 1);
+    world.unchecked();
+}
+
+#[test]
 fn page_shows_chunks_cover_evidence_and_proofs() {
     let Some(mut browser) = Browser::start() else { return };
     let world = World::new([]);

@@ -5,6 +5,7 @@ mod book;
 mod content_size;
 mod hooked;
 pub(crate) mod money;
+mod purpose_money;
 mod side;
 mod span;
 
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use quipu_protocol::{
     AssistantMessage, BlobId, Body as MessageBody, CallRecord, Content, ImageContent, Message, ModelError,
     ModelErrorKind, ModelRequest, NodeId, Outcome, RunId, ServerToolBlock, SessionId, StopReason,
@@ -84,6 +86,10 @@ pub(crate) struct CallJob {
     pub(crate) summary: Option<Calls>,
     /// What the run may still spend.
     pub(crate) money: Option<RunMoney>,
+    /// US dollars that calls of its purpose may cost in a day.
+    pub(crate) daily: Option<f64>,
+    /// Asked right before it is sent.
+    pub(crate) is_outdated: Option<OutdatedCheck>,
     /// Where people are notified of what was done to the request.
     pub(crate) tell: Option<mpsc::Sender<MachineInput>>,
     /// What hooks make of it.
@@ -92,6 +98,9 @@ pub(crate) struct CallJob {
     pub(crate) responses: Option<mpsc::Sender<ResponseHead>>,
     pub(crate) cancel: CancellationToken,
 }
+
+/// Whether something in a request was forgotten by a person since it was made: it is not sent then.
+pub(crate) type OutdatedCheck = Box<dyn FnOnce() -> BoxFuture<'static, bool> + Send + Sync>;
 
 impl CallJob {
     /// What calls for the same summary cost, or may have cost. It stands in no node yet.
@@ -332,6 +341,17 @@ impl Caller {
                 return Ok(CallReport { request: order.request, bytes: 0, end, record: None, refused: None });
             }
         };
+        if let Some(is_outdated) = order.is_outdated.take()
+            && is_outdated().await
+        {
+            let call = side::key_of(order.purpose.side());
+            let (session, run) = (order.session.clone(), order.run.clone());
+            let removed = Op::StepRemove { session, run, call, data: None };
+            // Should it fail, the next request takes its row.
+            drop(self.store.commit(Commit { ops: vec![removed], ..Commit::default() }).await);
+            *self.unanswered() = None;
+            return Err(Outcome::Aborted);
+        }
         let (tx, mut rx) = mpsc::channel(256);
         let (asks, mut asked) = mpsc::channel::<RetryAsk>(1);
         let call = Call {

@@ -24,19 +24,19 @@ const LEAST: u64 = 1_024;
 /// How long a call waits for what others have reserved.
 const WAIT: Duration = Duration::from_secs(30);
 /// How long a reservation lasts without renewal.
-const TTL: Duration = Duration::from_secs(120);
+pub(super) const TTL: Duration = Duration::from_secs(120);
 /// How often it is renewed.
 const RENEW: Duration = Duration::from_secs(40);
 /// How often what others have reserved is looked at, beside each commit.
-const LOOK: Duration = Duration::from_millis(500);
+pub(super) const LOOK: Duration = Duration::from_millis(500);
 
 /// What may be spent, and what is reserved of it.
 pub(crate) struct Purse {
     daily: Mutex<Option<f64>>,
-    wait: Duration,
+    pub(super) wait: Duration,
     /// Another store, in which all is reserved and kept: that of a session that is kept nowhere itself.
     ledger: Option<Arc<dyn Graph>>,
-    held: Mutex<Reservations>,
+    pub(super) held: Mutex<Reservations>,
     measured: Mutex<Option<InputCount>>,
     /// What the calls of the run may cost together.
     pub(crate) book: RunBook,
@@ -52,9 +52,11 @@ struct SideHold {
 }
 
 #[derive(Default)]
-struct Reservations {
+pub(super) struct Reservations {
     /// For the call under way, or the calls of the summary under way.
-    current: Option<ReserveId>,
+    pub(super) current: Option<ReserveId>,
+    /// The same, of the amount of its purpose.
+    pub(super) purpose: Option<ReserveId>,
     /// For calls that are over, and whose nodes are not in the store yet; what they may have cost besides what those tell.
     over: Vec<(ReserveId, i64)>,
     /// Of the day that began then: the cost of calls that is not in the other store yet.
@@ -69,16 +71,16 @@ struct InputCount {
 }
 
 /// What a call can cost.
-struct Price<'a> {
-    model: &'a Model,
-    most: MostTokens,
+pub(super) struct Price<'a> {
+    pub(super) model: &'a Model,
+    pub(super) most: MostTokens,
 }
 
 /// What is to be reserved. `made`: what was spent and stands in no node yet.
-struct WantedAmount {
-    full: i64,
-    least: i64,
-    made: i64,
+pub(super) struct WantedAmount {
+    pub(super) full: i64,
+    pub(super) least: i64,
+    pub(super) made: i64,
 }
 
 /// Whose call it is.
@@ -269,6 +271,11 @@ impl Purse {
 }
 
 impl Reservations {
+    /// What is reserved for the call, of the day and of the amount of its purpose.
+    fn take(&mut self) -> Vec<ReserveId> {
+        self.current.take().into_iter().chain(self.purpose.take()).collect()
+    }
+
     fn missed_on(&self, today: UnixMs) -> i64 {
         if self.missed.0 == today { self.missed.1 } else { 0 }
     }
@@ -301,7 +308,7 @@ impl Caller {
         let made = order.made();
         let run = order.money.map(|money| RunMoney { left: money.left - made, ..money });
         let daily = self.purse.daily();
-        if run.is_none() && daily.is_none() {
+        if run.is_none() && daily.is_none() && order.daily.is_none() {
             return Ok(None);
         }
         if let Some(budget) = daily {
@@ -345,6 +352,10 @@ impl Caller {
             let wanted = WantedAmount { full: amount, least: price.least().min(amount), made: nano(made) };
             amount = self.reserve_of_day(order, &price, budget, wanted).await?;
         }
+        if let Some(budget) = order.daily {
+            let wanted = WantedAmount { full: amount, least: price.least().min(amount), made: nano(made) };
+            amount = self.reserve_of_purpose(order, budget, wanted).await?;
+        }
         let mut most = price.most;
         if amount < price.full() {
             most = self.lower(order, &price, amount, &*provider).await?;
@@ -375,6 +386,11 @@ impl Caller {
             let made = nano(order.made()).saturating_add(charged);
             let wanted = WantedAmount { full: amount, least: amount, made };
             self.reserve_of_day(order, &price, budget, wanted).await?;
+        }
+        if let Some(budget) = order.daily {
+            let made = nano(order.made()).saturating_add(charged);
+            self.reserve_of_purpose(order, budget, WantedAmount { full: amount, least: amount, made })
+                .await?;
         }
         Ok(())
     }
@@ -497,7 +513,7 @@ impl Caller {
         Ok(most)
     }
 
-    async fn tell(&self, order: &CallJob, text: String) {
+    pub(super) async fn tell(&self, order: &CallJob, text: String) {
         self.say(order.tell.as_ref(), text).await;
     }
 
@@ -510,12 +526,19 @@ impl Caller {
 
     /// Renews what is reserved for as long as the call is under way.
     pub(crate) async fn keep_reserved(&self) {
-        let Some(id) = locked(&self.purse.held).current.clone() else { return std::future::pending().await };
+        let ids: Vec<ReserveId> = {
+            let held = locked(&self.purse.held);
+            held.current.iter().chain(&held.purpose).cloned().collect()
+        };
+        if ids.is_empty() {
+            return std::future::pending().await;
+        }
         loop {
             tokio::time::sleep(RENEW).await;
-            let op = Op::Renew { id: id.clone(), expires: after(self.clock.now(), TTL) };
+            let expires = after(self.clock.now(), TTL);
+            let ops = ids.iter().map(|id| Op::Renew { id: id.clone(), expires }).collect();
             // Should it fail, what is reserved counts as spent until the call is over.
-            drop(self.money_store().commit(Commit { ops: vec![op], ..Commit::default() }).await);
+            drop(self.money_store().commit(Commit { ops, ..Commit::default() }).await);
         }
     }
 
@@ -550,9 +573,8 @@ impl Caller {
     pub(crate) async fn over(&self, reported: i64, assumed: i64, node: bool) {
         if node && self.purse.ledger.is_none() {
             let mut held = locked(&self.purse.held);
-            if let Some(id) = held.current.take() {
-                held.over.push((id, assumed));
-            }
+            let over = held.take().into_iter().map(|id| (id, assumed));
+            held.over.extend(over);
             return;
         }
         self.release(reported.saturating_add(assumed)).await;
@@ -560,21 +582,20 @@ impl Caller {
 
     /// No node will tell what was charged.
     pub(crate) async fn release(&self, charged: i64) {
-        let id = locked(&self.purse.held).current.take();
-        let released = match id {
-            Some(id) => {
-                let ops = vec![Op::Release { id, charged }];
-                // Should it fail, all that is reserved counts for the day.
-                self.money_store().commit(Commit { ops, ..Commit::default() }).await.is_ok()
-            }
-            None => false,
-        };
+        let ids = locked(&self.purse.held).take();
+        // That of the day.
+        let has_day = ids.iter().any(|id| id.purpose().is_none());
+        let ops: Vec<Op> = ids.into_iter().map(|id| Op::Release { id, charged }).collect();
+        // Should it fail, all that is reserved counts for the day.
+        let released = !ops.is_empty()
+            && self.money_store().commit(Commit { ops, ..Commit::default() }).await.is_ok()
+            && has_day;
         if !released && self.purse.ledger.is_some() {
             self.purse.miss(self.clock.day_of(self.clock.now()), charged);
         }
     }
 
-    fn money_store(&self) -> &Arc<dyn Graph> {
+    pub(super) fn money_store(&self) -> &Arc<dyn Graph> {
         self.purse.ledger.as_ref().unwrap_or(&self.store)
     }
 }
@@ -588,7 +609,7 @@ fn body_of(order: &CallJob, provider: &dyn Provider) -> Option<Bytes> {
     }
 }
 
-fn unread(error: &StoreError) -> Outcome {
+pub(super) fn unread(error: &StoreError) -> Outcome {
     Outcome::StoreFailed(format!("could not read today's costs, so nothing was sent: {error}"))
 }
 
@@ -650,16 +671,16 @@ pub(crate) fn in_dollars(nano: i64) -> f64 {
     nano as f64 / 1e9
 }
 
-fn dollars(nano: i64) -> String {
+pub(super) fn dollars(nano: i64) -> String {
     let dollars = in_dollars(nano);
     if dollars < 0.1 { format!("${dollars:.4}") } else { format!("${dollars:.2}") }
 }
 
-fn after(now: UnixMs, time: Duration) -> UnixMs {
+pub(super) fn after(now: UnixMs, time: Duration) -> UnixMs {
     now.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
 }
 
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing can break down while it is held.
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }

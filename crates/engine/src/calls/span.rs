@@ -32,7 +32,7 @@ impl CallPurpose {
         }
     }
 
-    fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         match self {
             Self::Answer => "answer",
             Self::Summary(purpose) => purpose.word(),

@@ -144,9 +144,20 @@ impl Runner {
     /// # Errors
     /// [`RunnerError`] says why there is no answer, and whether something was sent.
     pub async fn call(&self, request: CallRequest) -> Result<CallAnswer, RunnerError> {
-        let backend = self.backend.as_ref().ok_or(RunnerError::Closed)?;
-        let order = request.order(self.run.clone(), backend.sealer())?;
-        backend.call(order).await
+        self.charged_call(request).await.0
+    }
+
+    /// The same, and US dollars that it cost or may have cost, whatever came of it: attempts that broke off count as a limit on
+    /// money counts them.
+    pub async fn charged_call(&self, request: CallRequest) -> (Result<CallAnswer, RunnerError>, f64) {
+        let Some(backend) = &self.backend else { return (Err(RunnerError::Closed), 0.0) };
+        let order = match request.order(self.run.clone(), backend.sealer()) {
+            Ok(order) => order,
+            Err(error) => return (Err(error.into()), 0.0),
+        };
+        let charged = order.terms.charged.clone();
+        let answer = backend.call(order).await;
+        (answer, charged.dollars())
     }
 
     /// Begins a session, says the prompt, and waits until it is at rest. Its own ref stands in the store, its first nodes name

@@ -1,6 +1,6 @@
 //! What is asked of a runner, and what it answers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::calls::strip_pictures;
@@ -82,6 +82,9 @@ pub struct CallRequest {
     /// US dollars at most. `None` is [`RUNNER_BUDGET`] where the price of the model is known, and no limit of its own where it
     /// is not. What is left of the run and of the day counts too.
     pub budget: Option<f64>,
+    /// US dollars that calls of this purpose may cost in a day, of all processes together: what this one may cost is reserved of
+    /// them before it is sent. `None` for no such limit.
+    pub daily: Option<f64>,
     /// How long it may take, with the time in which it waits for others; [`RUNNER_DEADLINE`] by default, at most
     /// [`RUNNER_LONGEST`].
     pub deadline: Duration,
@@ -98,6 +101,7 @@ impl CallRequest {
             thinking: Thinking::Off,
             max_tokens: RUNNER_TOKENS,
             budget: None,
+            daily: None,
             deadline: RUNNER_DEADLINE,
         }
     }
@@ -186,6 +190,25 @@ pub(crate) struct Terms {
     /// When the deadline passes, and how long that was.
     pub(crate) until: Instant,
     pub(crate) after: Duration,
+    /// US dollars of a day that the purpose has.
+    pub(crate) daily: Option<f64>,
+    /// What it cost, or may have cost, once that is known.
+    pub(crate) charged: ChargedCost,
+}
+
+/// What a call cost, or may have cost, whatever came of it: for who waits for its answer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ChargedCost(Arc<Mutex<f64>>);
+
+impl ChargedCost {
+    pub(crate) fn set(&self, dollars: f64) {
+        // Nothing can break down while it is held.
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = dollars;
+    }
+
+    pub(super) fn dollars(&self) -> f64 {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Terms {
@@ -218,8 +241,12 @@ pub(crate) type ModelRoute = (Arc<Model>, Arc<dyn Provider>);
 
 impl CallRequest {
     pub(super) fn order(self, run: Option<RunId>, sealer: &Sealer) -> Result<CallOrder, BadRequest> {
-        let Self { purpose, system, messages, model, thinking, max_tokens, budget, deadline } = self;
+        let Self { purpose, system, messages, model, thinking, max_tokens, budget, daily, deadline } = self;
+        if daily.is_some_and(|dollars| !(dollars > 0.0 && dollars.is_finite())) {
+            return Err(BadRequest::Budget);
+        }
         let terms = terms(purpose, run, model, thinking, max_tokens, budget, deadline)?;
+        let terms = Terms { daily, ..terms };
         let mut bytes = system.len();
         let mut sealed = Vec::with_capacity(messages.len());
         for message in messages {
@@ -285,7 +312,8 @@ fn terms(
         return Err(BadRequest::Deadline);
     }
     let until = Instant::now() + deadline;
-    Ok(Terms { purpose, run, model, thinking, max_tokens, budget, until, after: deadline })
+    let (daily, charged) = (None, ChargedCost::default());
+    Ok(Terms { purpose, run, model, thinking, max_tokens, budget, until, after: deadline, daily, charged })
 }
 
 #[cfg(test)]
@@ -314,6 +342,7 @@ mod tests {
         assert!(matches!(order(CallRequest::new(purpose.clone(), " ")), Err(BadRequest::Conversation(_))));
         for budget in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert_eq!(order(CallRequest { budget: Some(budget), ..call() }), Err(BadRequest::Budget));
+            assert_eq!(order(CallRequest { daily: Some(budget), ..call() }), Err(BadRequest::Budget));
         }
         assert_eq!(order(CallRequest { max_tokens: 0, ..call() }), Err(BadRequest::Tokens));
         for deadline in [Duration::ZERO, RUNNER_LONGEST + Duration::from_nanos(1)] {

@@ -51,6 +51,7 @@ impl SideJob {
         let Self { caller, session, head, row, model, order, budget, cancel } = self;
         let CallOrder { terms, system, messages } = order;
         let mut note = SideNote { purpose: terms.purpose.word(), run: terms.run.clone(), end: None };
+        let (daily, charged) = (terms.daily, terms.charged.clone());
         let request = request_of(&model, &terms, system, messages);
         let asked = CallJob {
             session: session.clone(),
@@ -62,6 +63,8 @@ impl SideJob {
             purpose: CallPurpose::Side(Arc::new(note.clone())),
             summary: None,
             money: budget.map(|left| RunMoney { left, limit: left }),
+            daily,
+            is_outdated: None,
             tell: None,
             hooked: None,
             responses: None,
@@ -92,6 +95,7 @@ impl SideJob {
             call.ops.extend(end.releases());
             let (reported, reserved) = (end.usage.cost.total, end.reserved.clone());
             call.cost = reported + money.assumed;
+            charged.set(call.cost);
             record.attempts = call_end.attempts;
             note.end = Some(end);
             // Its node may have to wait long. Should this fail, the row tells that it was sent, and all that is reserved counts.

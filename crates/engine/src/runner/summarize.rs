@@ -62,7 +62,10 @@ impl Caller {
         let node = !made.records.is_empty();
         self.over(nano(made.usage.cost.total), nano(made.assumed), node).await;
         match notes {
-            Ok(text) => Ok(Summary { text, made, supplied_by: None, hooks: Vec::new(), provenance: None }),
+            Ok(text) => {
+                let (supplied_by, hooks, provenance, told) = (None, Vec::new(), None, Vec::new());
+                Ok(Summary { text, made, supplied_by, hooks, provenance, told })
+            }
             Err(missed) => {
                 let why = match missed {
                     SummaryFailure::Stopped => None,
@@ -182,6 +185,8 @@ impl Caller {
             purpose: CallPurpose::Summary(stretch.purpose),
             summary: Some(calls.clone()),
             money: stretch.dollars.map(|left| RunMoney { left, limit: left }),
+            daily: None,
+            is_outdated: None,
             tell: Some(job.tell.clone()),
             cancel: job.cancel.clone(),
             hooked: None,

@@ -19,6 +19,7 @@ use crate::hooks::{CompactionRequest, HookRecord, HookedCall, HookedCompaction, 
 use crate::models::{Models, PurposeModel, may_see, purpose_model};
 use crate::policy::SharedPolicy;
 use crate::runner::summarize::Job as SummaryJob;
+use crate::sources::without_additions;
 use crate::spans;
 use crate::stand::look;
 use crate::toolbox::{Toolbox, tell};
@@ -77,7 +78,11 @@ impl Task {
                     let show = show_responses(toolbox, run.clone(), shown, input.clone(), cancel);
                     self.effects.spawn(show.instrument(self.spans.current()));
                 }
+                let mut forgotten = self.forgotten_since();
                 let work = async move {
+                    let stopped = cancel.clone();
+                    let is_outdated =
+                        Box::new(move || async move { forgotten.is_hit(&stopped).await }.boxed());
                     let order = CallJob {
                         session,
                         run,
@@ -88,6 +93,8 @@ impl Task {
                         purpose: CallPurpose::Answer,
                         summary: None,
                         money,
+                        daily: None,
+                        is_outdated: Some(is_outdated),
                         tell: Some(input.clone()),
                         hooked: None,
                         responses,
@@ -289,7 +296,9 @@ impl Task {
                 let cancel = self.root.child_token();
                 self.refreshing = Some(cancel.clone());
                 let (sources, input) = (self.sources.clone(), self.input.clone());
+                let store = self.caller.store.clone();
                 self.effects.spawn(async move {
+                    let brief = without_additions(&*store, brief).await;
                     let work =
                         std::panic::AssertUnwindSafe(sources.refresh(&reasons, &model, &brief, &cancel));
                     let (result, notices) = work.catch_unwind().await.unwrap_or_default();
@@ -460,7 +469,7 @@ async fn instead(
         HookedCompaction::Summarize => None,
         HookedCompaction::Supplied(text, provenance) => {
             let (made, provenance) = (Calls::default(), Some(provenance));
-            Some(Ok(Summary { text, made, supplied_by: None, hooks, provenance }))
+            Some(Ok(Summary { text, made, supplied_by: None, hooks, provenance, told: Vec::new() }))
         }
         HookedCompaction::Blocked(why) => {
             Some(Err(Box::new(NoSummary { why: Some(why), made: Calls::default() })))

@@ -1,11 +1,12 @@
 //! What a person has forgotten while a session is open is in no request that is made from then on.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use quipu_machine::{JumpTarget, MachineInput};
 use quipu_protocol::{Message, NodeId};
 use quipu_store::{Graph, HiddenSnapshot};
-use quipu_transcript::{forgotten_compaction, forgotten_message};
+use quipu_transcript::{forget_told, forgotten_compaction, forgotten_message, summarize_anew};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -20,9 +21,22 @@ pub(super) struct ForgottenWatch {
     looks: watch::Receiver<u64>,
     input: mpsc::Sender<MachineInput>,
     version: u64,
+    /// How often something was forgotten that the call under way is made of, and how often when this began.
+    hits: (Arc<AtomicU64>, u64),
 }
 
 impl ForgottenWatch {
+    /// Whether something is forgotten that the call which is about to be sent is made of. Where anything is, the session looks.
+    pub(super) async fn is_hit(&mut self, cancel: &CancellationToken) -> bool {
+        let hidden = self.store.hidden();
+        if hidden.is_empty() || hidden.problem().is_some() {
+            return false;
+        }
+        self.look(cancel).await;
+        let (hits, before) = &self.hits;
+        hits.load(Ordering::SeqCst) != *before
+    }
+
     /// Whether something was forgotten since this was asked last. Then the session has looked it through, and stopped what it
     /// concerns.
     pub(super) async fn asked(&mut self, cancel: &CancellationToken) -> bool {
@@ -31,6 +45,12 @@ impl ForgottenWatch {
             return false;
         }
         self.version = hidden.version();
+        self.look(cancel).await;
+        true
+    }
+
+    /// Has the session look its conversation through, and waits until it has.
+    async fn look(&mut self, cancel: &CancellationToken) {
         let before = *self.looks.borrow();
         let follow = async {
             // Before each input the list is looked at.
@@ -42,7 +62,6 @@ impl ForgottenWatch {
             () = cancel.cancelled() => {}
             () = follow => {}
         }
-        true
     }
 }
 
@@ -50,7 +69,9 @@ impl Task {
     /// What was forgotten until now, for work that begins.
     pub(super) fn forgotten_since(&self) -> ForgottenWatch {
         let (store, looks) = (self.caller.store.clone(), self.forgotten.looks.subscribe());
-        ForgottenWatch { store, looks, input: self.input.clone(), version: self.forgotten.version }
+        let hits = self.forgotten.hits.clone();
+        let hits = (hits.clone(), hits.load(Ordering::SeqCst));
+        ForgottenWatch { store, looks, input: self.input.clone(), version: self.forgotten.version, hits }
     }
 
     /// Takes out of the conversation, and out of what sources gave to the prompt, what is hidden now.
@@ -67,22 +88,31 @@ impl Task {
         let (version, head) = (hidden.version(), self.machine.head());
         let is_new = version != self.forgotten.version;
         // What nobody can read says nothing of this session.
-        if (!is_new && head == self.forgotten.head) || hidden.problem().is_some() {
+        let pending = self.machine.pending_opening();
+        if (!is_new && head == self.forgotten.head && pending.is_none()) || hidden.problem().is_some() {
             return;
         }
+        let says = |text: &str, told: &[NodeId]| {
+            text.lines().any(|line| hidden.hides_line(line)) || told.iter().any(|node| hidden.hides(node))
+        };
+        let is_said = pending.is_some_and(|(text, told)| says(text, told))
+            || (is_new && says(self.machine.system_text(), self.machine.opening_nodes()));
         (self.forgotten.version, self.forgotten.head) = (version, head);
         let all = self.machine.nodes();
         let looked_at = if is_new { all } else { &all[all.len().saturating_sub(NEWEST)..] };
         let left = self.machine.left_nodes();
         let told: &[NodeId] = if is_new { self.machine.opening_nodes() } else { &[] };
-        let all = looked_at.iter().chain(left).chain(told);
+        let summed = self.machine.summed_nodes();
+        let all = looked_at.iter().chain(left).chain(told).chain(&summed);
         let nodes: Vec<NodeId> = all.filter(|node| hidden.hides(node)).copied().collect();
         if !nodes.is_empty() {
             self.give(MachineInput::Forgotten(nodes));
         }
-        let is_told = || self.machine.opening_nodes().iter().any(|node| hidden.hides(node));
-        if is_new && (self.machine.system_text().lines().any(|line| hidden.hides_line(line)) || is_told()) {
-            self.give(MachineInput::SourcesChanged);
+        if is_said {
+            self.give(MachineInput::PromptForgotten);
+        }
+        if self.machine.is_call_outdated() {
+            self.forgotten.hits.fetch_add(1, Ordering::SeqCst);
         }
     }
 
@@ -106,6 +136,11 @@ impl Task {
                     let is_summary = place.nodes.first().is_some_and(|first| hidden.hides(first));
                     if let Some(compacted) = place.compacted.take_if(|_| is_summary) {
                         place.compacted = Some(Arc::new(forgotten_compaction(&compacted)));
+                    }
+                    let told = place.compacted.as_ref();
+                    if let Some(left) = told.and_then(|told| forget_told(told, |node| hidden.hides(node))) {
+                        summarize_anew(&mut place.messages, &left);
+                        place.compacted = Some(Arc::new(left));
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::select_all;
@@ -51,6 +51,8 @@ pub(super) struct ForgottenMark {
     pub(super) head: Option<NodeId>,
     /// How often it was looked at.
     pub(super) looks: watch::Sender<u64>,
+    /// How often something was forgotten that a call was made of which was not sent yet, or had no answer.
+    pub(super) hits: Arc<AtomicU64>,
 }
 
 pub(super) struct Task {

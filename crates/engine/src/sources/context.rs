@@ -1,9 +1,15 @@
 //! What a context source gave, checked and sealed.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use quipu_machine::ConversationBrief;
-use quipu_protocol::{EpochOpening, OpeningBoundary, Trust};
+use quipu_protocol::{
+    AddedBlock, Body, Content, EpochOpening, Message, NodeId, OpeningBoundary, Origin, Trust, UserMessage,
+    own_blocks,
+};
 use quipu_seal::Sealer;
-use quipu_store::HiddenSnapshot;
+use quipu_store::{Graph, HiddenSnapshot, decode_nodes};
 
 use super::prompt::{Part, marked};
 use super::{Context, Opening, SECTION_ID, SOURCE_SECTIONS, SOURCE_TEXT, Section, SourceError};
@@ -85,4 +91,31 @@ pub(super) enum OpeningTerms<'a> {
 /// Whether what stands before the conversation tells something that a person had forgotten.
 pub(super) fn tells_forgotten(hidden: &HiddenSnapshot, opening: &EpochOpening) -> bool {
     hidden.problem().is_none() && opening.nodes.iter().any(|node| hidden.hides(node))
+}
+
+/// What sources may know of the conversation, without what hooks put beside the words of the user: their nodes say which blocks these
+/// are. What cannot be read is left out.
+pub(crate) async fn without_additions(store: &dyn Graph, brief: ConversationBrief) -> ConversationBrief {
+    if brief.nodes.is_empty() {
+        return brief;
+    }
+    let found: Vec<_> = store.nodes(&brief.nodes).await.unwrap_or_default().into_iter().flatten().collect();
+    let decoded = decode_nodes(store, &found).await.unwrap_or_default();
+    let added = found.iter().zip(decoded).map(|(node, decoded)| (node.id, decoded.step.added));
+    let added: HashMap<NodeId, Vec<AddedBlock>> = added.collect();
+    let said = brief.earlier.iter().zip(&brief.nodes).filter_map(|(message, node)| {
+        let is_by_hook = |one: &&AddedBlock| one.provenance.origin == Origin::Hook;
+        let by_hooks: Vec<AddedBlock> = added.get(node)?.iter().filter(is_by_hook).cloned().collect();
+        let own = match &**message {
+            Message::User(user) if !by_hooks.is_empty() => {
+                let blocks = user.content.blocks();
+                let own: Vec<Content> = own_blocks(&blocks, &by_hooks).cloned().collect();
+                Arc::new(Message::User(UserMessage { content: Body::Blocks(own), ..user.clone() }))
+            }
+            _ => message.clone(),
+        };
+        Some((own, *node))
+    });
+    let (earlier, nodes) = said.unzip();
+    ConversationBrief { earlier, nodes, ..brief }
 }

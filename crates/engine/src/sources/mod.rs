@@ -24,11 +24,13 @@ use quipu_protocol::{
     AuthorClass, CompactionReason, EpochOpening, Message, NodeId, OpeningBoundary, SessionId, Trust, UnixMs,
 };
 use quipu_tools::Tool;
+use quipu_transcript::ToldPart;
 
 use crate::runner::Runner;
 
 pub use quipu_machine::EpochReason;
 
+pub(crate) use context::without_additions;
 pub(crate) use desk::{OpeningPrompt, SourceOptions, Sources};
 pub(crate) use gather::{ToolSet, is_tool_name};
 pub(crate) use prompt::{recorded_sections, section_text};
@@ -253,11 +255,14 @@ pub struct SourceSummary {
     pub text: String,
     /// The class of the least trusted author whose words it has; `None` where it counts as the model's.
     pub author: Option<AuthorClass>,
+    /// Parts of the text, word for word, in their order, and the nodes whose words they have: they go where a person has one of those
+    /// forgotten.
+    pub told: Vec<ToldPart>,
 }
 
 impl From<String> for SourceSummary {
     fn from(text: String) -> Self {
-        Self { text, author: None }
+        Self { text, author: None, told: Vec::new() }
     }
 }
 

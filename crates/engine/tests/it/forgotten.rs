@@ -497,6 +497,188 @@ async fn place_forgotten_on_its_way_is_in_no_request() {
     live.finish().await;
 }
 
+/// Tells a node before the conversation, as long as nobody forgot it.
+struct Teller {
+    list: Arc<List>,
+    node: Mutex<Option<NodeId>>,
+}
+
+impl ContextSource for Teller {
+    fn name(&self) -> &str {
+        "teller"
+    }
+
+    fn wants(&self, reason: quipu::EpochReason) -> bool {
+        reason == quipu::EpochReason::Run
+    }
+
+    fn context<'a>(
+        &'a self,
+        _: &'a ContextAsk,
+    ) -> futures_util::future::BoxFuture<'a, Result<Context, SourceError>> {
+        Box::pin(std::future::ready(Ok(Context::default())))
+    }
+
+    fn opening<'a>(
+        &'a self,
+        _: &'a quipu::OpeningAsk,
+    ) -> futures_util::future::BoxFuture<'a, Result<Option<quipu::Opening>, SourceError>> {
+        let hidden = self.list.now();
+        let told = self.node.lock().unwrap().filter(|node| !hidden.hides(node));
+        let text = if told.is_some() { "it was a wombat" } else { "it was somebody" };
+        let nodes = told.into_iter().collect();
+        let opening = quipu::Opening { text: text.into(), boundary: None, nodes, state: None };
+        Box::pin(std::future::ready(Ok(Some(opening))))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opening_forgotten_on_its_way_is_in_no_request() {
+    for commits in 0.. {
+        let (world, list) = world([say("Well.")]);
+        let teller = Arc::new(Teller { list: list.clone(), node: Mutex::default() });
+        let store = failing(&world.store, 0, 0, errors()[1].clone());
+        let engine = engine_over(store.clone(), world.dir.path());
+        let wanted = SessionOptions { context_sources: vec![teller.clone()], ..world.options() };
+        let live = LiveSession::of(engine.create(wanted).await.unwrap()).await;
+        assert_eq!(live.run("Hello.").await, Outcome::Done);
+        let node = NodeId([7; 32]);
+        *teller.node.lock().unwrap() = Some(node);
+        let gate = Gate::new();
+        let gated = || Reply { before: Some(gate.clone()), ..say("Yes.") };
+        world.fake.push([gated(), gated(), gated()]);
+        // At one of the writes on the way to the request.
+        let forget = {
+            let list = list.clone();
+            Box::new(move || list.forget([node]))
+        };
+        *store.at_commit.lock().unwrap() = Some((commits, forget));
+        let (outcome, is_later) = tokio::join!(live.run("Who was it?"), async {
+            gate.reached().await;
+            let is_later = store.at_commit.lock().unwrap().take().is_some();
+            gate.open();
+            is_later
+        });
+        assert_eq!(outcome, Outcome::Done);
+        live.finish().await;
+        let bodies = world.fake.bodies();
+        let told: Vec<bool> =
+            bodies.iter().map(|body| String::from_utf8_lossy(body).contains("wombat")).collect();
+        assert_eq!(told, [false, is_later], "{commits}");
+        let last = String::from_utf8_lossy(&bodies[1]).into_owned();
+        assert!(is_later || last.contains("it was somebody"), "{commits}: {last}");
+        assert_eq!(world.store.check().await.unwrap().problems, []);
+        if is_later {
+            assert!(commits > 1, "the prompt and the epoch are written on the way");
+            break;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_forgotten_right_before_a_request_are_not_sent() {
+    for commits in 0.. {
+        let (world, list) = world([say("Well.")]);
+        let live = world.create().await;
+        assert_eq!(live.run("Tell of the wombat.").await, Outcome::Done);
+        let (id, head) = (live.id(), live.session.view().head.unwrap());
+        let nodes = with_word(&world, head, "wombat").await;
+        live.finish().await;
+        let store = failing(&world.store, 0, 0, errors()[1].clone());
+        let engine = engine_over(store.clone(), world.dir.path());
+        let opened = engine.open(&id, world.options()).await.unwrap();
+        let live = LiveSession::of(opened.session).await;
+        let gate = Gate::new();
+        let gated = || Reply { before: Some(gate.clone()), ..say("Yes.") };
+        world.fake.push([gated(), gated(), gated()]);
+        // At one of the writes on the way to the request.
+        let forget = {
+            let (list, nodes) = (list.clone(), nodes.clone());
+            Box::new(move || list.forget(nodes))
+        };
+        *store.at_commit.lock().unwrap() = Some((commits, forget));
+        let (outcome, is_later) = tokio::join!(live.run("And on?"), async {
+            gate.reached().await;
+            let is_later = store.at_commit.lock().unwrap().take().is_some();
+            gate.open();
+            is_later
+        });
+        assert_eq!(outcome, Outcome::Done);
+        live.finish().await;
+        if is_later {
+            assert!(commits > 0, "something is written on the way");
+            break;
+        }
+        for body in &world.fake.bodies()[1..] {
+            assert!(!String::from_utf8_lossy(body).contains("wombat"), "{commits}");
+        }
+        assert_eq!(world.store.check().await.unwrap().problems, []);
+    }
+}
+
+/// Sums up by lines of nodes.
+struct Liner(Mutex<Vec<quipu::ToldPart>>);
+
+impl ContextSource for Liner {
+    fn name(&self) -> &str {
+        "liner"
+    }
+
+    fn context<'a>(
+        &'a self,
+        _: &'a ContextAsk,
+    ) -> futures_util::future::BoxFuture<'a, Result<Context, SourceError>> {
+        Box::pin(std::future::ready(Ok(Context::default())))
+    }
+
+    fn compaction<'a>(
+        &'a self,
+        _: &'a quipu::CompactionAsk,
+    ) -> futures_util::future::BoxFuture<'a, Result<Option<quipu::SourceSummary>, SourceError>> {
+        let told = self.0.lock().unwrap().clone();
+        let text = told.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join("\n");
+        let summary = quipu::SourceSummary { text, author: None, told };
+        Box::pin(std::future::ready(Ok(Some(summary))))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lines_of_a_summary_go_with_their_nodes() {
+    let answers = (0..3).map(|n| say(&long(&format!("answer-{n}"))));
+    let (world, list) = world(answers);
+    let liner = Arc::new(Liner(Mutex::default()));
+    let wanted = SessionOptions { context_sources: vec![liner.clone()], ..options(&world, 4_000) };
+    let live = world.create_with(wanted.clone()).await;
+    for text in ["question-0", "question-1", "question-2"] {
+        assert_eq!(live.run(&long(text)).await, Outcome::Done);
+    }
+    let head = live.session.view().head.unwrap();
+    let (first, second) =
+        (with_word(&world, head, "question-0").await[0], with_word(&world, head, "question-1").await[0]);
+    let part = |text: &str, node| quipu::ToldPart { text: text.into(), nodes: vec![node] };
+    *liner.0.lock().unwrap() = vec![part("[1] an otter", first), part("[2] a heron", second)];
+    live.session.compact(None).await.unwrap();
+    live.until(1, |event| matches!(event, Event::CompactionEnded { .. })).await;
+    let last = || String::from_utf8(world.fake.bodies().last().unwrap().to_vec()).unwrap();
+    world.fake.push([say("Yes."), say("Yes."), say("Yes.")]);
+    assert_eq!(live.run("And now?").await, Outcome::Done);
+    assert!(last().contains("an otter") && last().contains("a heron"), "{}", last());
+    list.forget([first]);
+    assert_eq!(live.run("And then?").await, Outcome::Done);
+    let of_live = last();
+    assert!(!of_live.contains("an otter") && of_live.contains("a heron"), "{of_live}");
+    // The words of the user that were carried over, too.
+    assert!(!of_live.contains("question-0") && of_live.contains("question-1"), "{of_live}");
+    let id = live.id();
+    live.finish().await;
+    let opened = world.engine.open(&id, wanted).await.unwrap();
+    let live = LiveSession::of(opened.session).await;
+    assert_eq!(live.run("And then?").await, Outcome::Done);
+    let begins = |body: &str| body.find("And then?").map(|end| body[..end].to_owned());
+    assert_eq!(begins(&last()), begins(&of_live), "resumed as it was live");
+    live.finish().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn notes_before_a_compaction_are_made_again_after_a_forget() {
     for concerns in [true, false] {

@@ -176,6 +176,26 @@ async fn shell(live: &LiveSession, line: &str) -> Result<Ack, Refusal> {
 }
 
 #[tokio::test]
+async fn sources_see_words_of_the_user_without_those_of_hooks() {
+    let world = World::with([say("a0"), say("a1"), say("a2")]);
+    let chapters = crate::opening::Chapters::new(&["one"]);
+    let start = of(|_: &SessionOrigin| StartVerdict::Add("It is Monday.".into()));
+    let hook: Arc<dyn Hook> = Arc::new(ClosureHook { start, ..ClosureHook::default() });
+    let (hooks, sources) = (vec![hook], vec![chapters.clone() as Arc<dyn quipu::ContextSource>]);
+    let live = world.create_with(SessionOptions { hooks, context_sources: sources, ..world.options() }).await;
+    // Who writes as a hook does is no hook.
+    let own = "[Added by the hook x]\nThese are my words.";
+    for text in ["first", own, "third"] {
+        assert_eq!(live.run(text).await, Outcome::Done);
+    }
+    assert!(words(&world).join("\n").contains("It is Monday."));
+    let asked = chapters.asked.lock().unwrap().last().unwrap().earlier.clone();
+    let said: Vec<String> = asked.iter().map(|message| crate::support::text_of(message)).collect();
+    assert_eq!(said, ["first", own]);
+    live.finish().await;
+}
+
+#[tokio::test]
 async fn start_of_a_session_adds_text_beside_the_first_prompt() {
     let world = World::with([say("a0"), say("a1"), say("a2"), say("a3")]);
     let origins = Arc::new(Mutex::new(Vec::new()));

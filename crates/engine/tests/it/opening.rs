@@ -15,14 +15,14 @@ use quipu::{
 use crate::support::{World, say, text_of};
 
 /// Gives one text after the other, the last one again and again.
-struct Chapters {
+pub(crate) struct Chapters {
     texts: Mutex<VecDeque<&'static str>>,
-    asked: Mutex<Vec<OpeningAsk>>,
+    pub(crate) asked: Mutex<Vec<OpeningAsk>>,
     compactions: Mutex<Vec<CompactionAsk>>,
 }
 
 impl Chapters {
-    fn new(texts: &[&'static str]) -> Arc<Self> {
+    pub(crate) fn new(texts: &[&'static str]) -> Arc<Self> {
         let texts = Mutex::new(texts.iter().copied().collect());
         Arc::new(Self { texts, asked: Mutex::default(), compactions: Mutex::default() })
     }
@@ -67,7 +67,10 @@ impl ContextSource for Chapters {
         ask: &'a CompactionAsk,
     ) -> BoxFuture<'a, Result<Option<SourceSummary>, SourceError>> {
         self.compactions.lock().unwrap().push(ask.clone());
-        let given = SourceSummary { text: "all that left".to_owned(), author: Some(AuthorClass::Untrusted) };
+        let given = SourceSummary {
+            author: Some(AuthorClass::Untrusted),
+            ..SourceSummary::from("all that left".to_owned())
+        };
         std::future::ready(Ok(Some(given))).boxed()
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct FailingStore {
     pub(crate) continues: Mutex<Option<SessionId>>,
     /// What happens while texts are read, after so many reads of them.
     pub(crate) meanwhile: Mutex<Option<(usize, Meanwhile)>>,
+    /// What happens before something is written, after so many commits.
+    pub(crate) at_commit: Mutex<Option<(usize, Meanwhile)>>,
 }
 
 impl FailingStore {
@@ -73,8 +75,26 @@ impl FailingStore {
     }
 }
 
+/// Does what is due by now.
+fn happen(meanwhile: &Mutex<Option<(usize, Meanwhile)>>) {
+    let happens = {
+        let mut meanwhile = meanwhile.lock().unwrap();
+        match meanwhile.as_mut() {
+            Some((left, _)) if *left > 0 => {
+                *left -= 1;
+                None
+            }
+            _ => meanwhile.take(),
+        }
+    };
+    if let Some((_, happens)) = happens {
+        happens();
+    }
+}
+
 impl Store for FailingStore {
     fn commit(&self, batch: Commit) -> Fut<'_, ()> {
+        happen(&self.at_commit);
         match self.next() {
             Some(error) => Box::pin(std::future::ready(Err(error))),
             None => self.inner.commit(batch),
@@ -95,19 +115,7 @@ impl Store for FailingStore {
     }
     fn blobs<'a>(&'a self, ids: &'a [BlobId]) -> Fut<'a, Vec<Option<Blob>>> {
         let blobs = self.inner.blobs(ids);
-        let happens = {
-            let mut meanwhile = self.meanwhile.lock().unwrap();
-            match meanwhile.as_mut() {
-                Some((left, _)) if *left > 0 => {
-                    *left -= 1;
-                    None
-                }
-                _ => meanwhile.take(),
-            }
-        };
-        if let Some((_, happens)) = happens {
-            happens();
-        }
+        happen(&self.meanwhile);
         Box::pin(async move {
             Ok(blobs.await?.into_iter().map(|blob| blob.filter(|blob| self.has(blob.id.0))).collect())
         })
@@ -290,6 +298,7 @@ pub(crate) fn failing(
         gone: Mutex::default(),
         continues: Mutex::default(),
         meanwhile: Mutex::default(),
+        at_commit: Mutex::default(),
     })
 }
 

@@ -154,6 +154,7 @@ impl DreamPlace {
             system: ask.system.clone(),
             max_tokens: TOKENS,
             budget: Some(left),
+            daily: Some(budget.limit),
             ..CallRequest::new(purpose, ask.prompt.clone())
         };
         let answer = runner.call(request).await.map_err(refused)?;

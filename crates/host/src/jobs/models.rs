@@ -28,7 +28,7 @@ pub fn models_for_jobs(
         let budget = crate::budget::budget_of(&home, None).map_err(missing)?;
         let limits = Limits {
             daily_budget: budget.as_ref().map(|budget| budget.dollars),
-            wait: budget.as_ref().and_then(|budget| budget.wait),
+            wait: home.config().budget.wait,
             ..Limits::default()
         };
         let known = ModelFiles {

@@ -82,6 +82,7 @@ impl PastModel {
             model: Some(name),
             max_tokens: ask.max_tokens,
             budget: Some(left),
+            daily: Some(budget.limit),
             deadline: DEADLINE,
             ..CallRequest::new(purpose, ask.prompt.clone())
         };
@@ -98,6 +99,12 @@ impl PastModel {
                 ) =>
             {
                 Err(AskRefusal::Never(error.message))
+            }
+            // Said by the server, of this request; not where none could be made.
+            Err(RunnerError::Model(error))
+                if error.kind == ModelErrorKind::InvalidRequest && error.status.is_some() =>
+            {
+                Err(AskRefusal::Invalid(error.message))
             }
             Err(error) => Err(failed(&error)),
         }

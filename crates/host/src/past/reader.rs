@@ -83,11 +83,11 @@ impl ModelReader {
             budget: (!self.is_free).then_some(left),
             ..CallRequest::new(self.purpose.clone(), prompt.text.clone())
         };
-        match self.runner.call(request).await {
-            Ok(answer) => {
-                *self.spent.lock().unwrap_or_else(PoisonError::into_inner) += answer.usage.cost.total;
-                Ok(answer.text)
-            }
+        let (answer, cost) = self.runner.charged_call(request).await;
+        // Attempts that broke off may have been charged, too.
+        *self.spent.lock().unwrap_or_else(PoisonError::into_inner) += cost;
+        match answer {
+            Ok(answer) => Ok(answer.text),
             Err(RunnerError::Budget { .. }) => Err(ReaderError::Spent),
             Err(error) => Err(ReaderError::Failed(error.to_string())),
         }

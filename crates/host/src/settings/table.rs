@@ -85,6 +85,8 @@ pub enum Effect {
     Now,
     /// In the next session, and in one that is opened again.
     NextSession,
+    /// In sessions that begin from then on; those that there are stay as they began.
+    NewSession,
     /// When the program is started the next time.
     NextStart,
 }
@@ -95,6 +97,7 @@ impl Effect {
         match self {
             Self::Now => "now",
             Self::NextSession => "next session",
+            Self::NewSession => "new session",
             Self::NextStart => "next start",
         }
     }
@@ -135,7 +138,7 @@ const fn key(
     Key { name, formerly: None, kind, default, effect, project, help }
 }
 
-use Effect::{NextSession, NextStart, Now};
+use Effect::{NewSession, NextSession, NextStart, Now};
 
 /// Every setting.
 pub const KEYS: &[Key] = &[
@@ -504,7 +507,7 @@ pub const KEYS: &[Key] = &[
         "memory.time",
         Kind::Word(&["off", "on"]),
         "\"off\"",
-        NextSession,
+        NewSession,
         HISTORY,
         "new sessions begin with summaries of the project's past, where memory is on",
     ),

@@ -561,8 +561,8 @@ fn published_page_has_the_table() {
 #[test]
 fn effects_of_settings_have_words() {
     assert_eq!(
-        [Effect::Now, Effect::NextSession, Effect::NextStart].map(Effect::word),
-        ["now", "next session", "next start"]
+        [Effect::Now, Effect::NextSession, Effect::NewSession, Effect::NextStart].map(Effect::word),
+        ["now", "next session", "new session", "next start"]
     );
 }
 

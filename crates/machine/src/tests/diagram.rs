@@ -88,6 +88,7 @@ pub(super) fn kind(input: &MachineInput) -> String {
         MachineInput::Background(_) => "background command ended".into(),
         MachineInput::SideBegun | MachineInput::SideEnded(_) => "call beside the conversation".into(),
         MachineInput::SourcesChanged => "sources changed".into(),
+        MachineInput::PromptForgotten => "prompt forgotten".into(),
         MachineInput::Forgotten(_) => "nodes forgotten".into(),
         MachineInput::Refreshed { .. } => "sources asked".into(),
         MachineInput::FallbackFound(..) => "model found".into(),

@@ -18,7 +18,7 @@ use crate::AuthorClass;
 pub use frame::{framed, summary_of};
 pub use gate::{Breaker, RecallCache};
 pub use hook::ActiveMemory;
-pub use query::{RecentTurns, coverage, said, search_query, without_additions};
+pub use query::{RecentTurns, coverage, said, search_query, without_quotes};
 
 /// The name of the step, and the purpose of its model calls.
 pub const ACTIVE_MEMORY: &str = "active-memory";

@@ -20,8 +20,6 @@ const WORD: usize = 3;
 const COUNTED: usize = 9;
 /// Bytes of each block of a prompt that are looked at.
 const LOOKED_AT: usize = 16_000;
-/// How a block begins that a hook added, as a model is sent it.
-const ADDED: &str = "[Added by the hook ";
 /// Words that are in every question.
 const COMMON: [&str; 48] = [
     "the", "and", "for", "are", "was", "were", "with", "that", "this", "what", "when", "where", "which",
@@ -59,14 +57,9 @@ pub fn said(start: &RunStart) -> String {
     text(&start.added.iter().filter(of_hooks).cloned().collect::<Vec<_>>())
 }
 
-/// The texts of a message as a model is sent them, without what hooks added beside it, quoted code and data.
+/// Texts without quoted code and data.
 #[must_use]
-pub fn without_additions<'a>(blocks: impl Iterator<Item = &'a str>) -> String {
-    without_quotes(blocks.filter(|block| !block.starts_with(ADDED)))
-}
-
-/// Without quoted code and data.
-fn without_quotes<'a>(blocks: impl Iterator<Item = &'a str>) -> String {
+pub fn without_quotes<'a>(blocks: impl Iterator<Item = &'a str>) -> String {
     let mut text = String::new();
     for block in blocks {
         // The mark that ends what is quoted.

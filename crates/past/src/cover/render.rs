@@ -60,7 +60,8 @@ fn framed(lines: &str) -> String {
     format!("{HEADER}\n{OPEN}\n{lines}{CLOSE}\n")
 }
 
-fn text(line: &CoverLine) -> String {
+/// A line as it stands in the text, with its line break.
+pub(crate) fn text(line: &CoverLine) -> String {
     match &line.summary {
         Some(summary) => format!("[{}] {}\n", quoted(&line.key), quoted(summary)),
         None => format!("[{}] {LEFT_OUT}\n", quoted(&line.key)),

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex};
 use jiff::tz::TimeZone;
 use quipu_past::{
     ChunkFault, EvidenceKind, ExtractiveSummary, MemoryChunk, PAST_CHUNK, PastError, PastId, PastIndex,
-    PastScope, ReviewState, TimeRange, build_past, chunks_telling, evidence_of, read_chunks,
+    PastScope, ReviewState, TimeRange, WithdrawnChunks, build_past, chunks_telling, evidence_of, read_chunks,
     set_review_state,
 };
 use quipu_protocol::{AuthorClass, Body, Content, CustomMessage, Entry, Json, Message, NodeId, StepInfo};
-use quipu_store::{HiddenNodes, HiddenSnapshot, HiddenSource, RefMove, RefName, SqliteStore};
+use quipu_store::{
+    HiddenNodes, HiddenSnapshot, HiddenSource, RefMove, RefName, SearchQuery, SqliteStore, Withdrawal,
+};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -45,6 +47,37 @@ async fn chunk_is_a_node_with_its_sources_and_class() {
     assert_eq!(message.custom_type, PAST_CHUNK);
     assert_eq!(message.content, Body::Blocks(vec![Content::text(chunks[1].summary.clone())]));
     assert_eq!(chunks[1].summary, "> Please do it.\n- Did it in src/it.rs.");
+}
+
+#[tokio::test]
+async fn searches_leave_out_chunks_that_are_shown_to_nobody() {
+    let store = SqliteStore::in_memory().unwrap();
+    store.tell_withdrawn(Arc::new(WithdrawnChunks::default()));
+    let world = World { store: Arc::new(store), scope: PastScope::All };
+    for day in 0..5 {
+        world.say(&format!("s{day}"), &turn(&format!("task{day}"), EPOCH + day * DAY)).await;
+    }
+    world.build().await;
+    let found = async |withdrawn: bool| {
+        let query = SearchQuery { words: "task0".into(), limit: 100, withdrawn, ..SearchQuery::default() };
+        let hits = world.store.search(query).await.unwrap().hits;
+        let of_past = hits.iter().filter(|hit| hit.role == "custom");
+        let mut all: Vec<Option<Withdrawal>> = of_past.map(|hit| hit.withdrawn).collect();
+        all.sort_by_key(|withdrawn| withdrawn.map(Withdrawal::name));
+        all
+    };
+    // The leaf, and the parent that repeats it.
+    assert_eq!(found(false).await, [None, None]);
+    let leaf = world.live().await.into_iter().find(|chunk| chunk.summary.contains("task0")).unwrap().id();
+    set_review_state(&*world.store, &world.scope, leaf, ReviewState::Retracted, NOW).await.unwrap();
+    assert_eq!(found(false).await, [None]);
+    assert_eq!(found(true).await, [None, Some(Withdrawal::TakenBack)]);
+    // The next build puts another parent in the place of the one that tells it.
+    world.build().await;
+    assert_eq!(found(false).await, []);
+    assert_eq!(found(true).await, [Some(Withdrawal::TakenBack), Some(Withdrawal::Superseded)]);
+    set_review_state(&*world.store, &world.scope, leaf, ReviewState::Reviewed, NOW).await.unwrap();
+    assert_eq!(found(false).await, [None]);
 }
 
 #[tokio::test]

@@ -227,7 +227,7 @@ struct Silence;
 
 impl Summariser for Silence {
     fn method(&self) -> SummaryMethod {
-        SummaryMethod::Extractive { version: 99, instead: None }
+        SummaryMethod::Extractive { version: 99, instead: None, refusal: None }
     }
 
     fn leaf(&self, _: &[SourceText]) -> String {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use quipu_dag::sha256;
 use quipu_past::{
     AskFut, AskRefusal, BuildEnd, ExtractiveSummary, LEAF_TOKENS, MemoryChunk, PastPlan, ReviewState,
-    Summaries, SummaryAsk, SummaryMethod, SummaryModel, SummaryReply, TOKEN_BYTES, build_with_model,
-    set_review_state,
+    SUMMARY_TRIES, Summaries, SummaryAsk, SummaryMethod, SummaryModel, SummaryReply, TOKEN_BYTES,
+    build_with_model, set_review_state,
 };
 use quipu_protocol::hex;
 
@@ -258,14 +258,84 @@ async fn answer_that_is_no_summary_is_replaced_and_marked() {
         assert_eq!((end.replaced_count, end.replaced[0].why.as_str(), end.size.calls), (1, why, 1));
         let chunk = world.live().await.pop().unwrap();
         assert_eq!(chunk.summary, "> Please do task0.\n- Did task0 in src/task0.rs.");
-        let SummaryMethod::Extractive { instead: Some(asked), .. } = &chunk.method else {
+        let SummaryMethod::Extractive { instead: Some(asked), refusal: Some(refusal), .. } = &chunk.method
+        else {
             panic!("{chunk:?}")
         };
-        assert_eq!(asked.model, "testing/script");
+        assert_eq!(
+            (asked.model.as_str(), refusal.why.as_str(), refusal.tries),
+            ("testing/script", why, None)
+        );
         // It was asked and paid for: not again.
         let again = world.build_by(&script).await;
         assert_eq!((again.size.calls, again.size.leaves, script.count()), (0, 0, 1), "{why}");
     }
+}
+
+fn invalid() -> Result<String, AskRefusal> {
+    Err(AskRefusal::Invalid("400: no such\u{200b} thing".into()))
+}
+
+#[tokio::test]
+async fn invalid_request_for_one_chunk_is_replaced_and_tried_again() {
+    let world = diary_world(5).await;
+    let script = Script::default();
+    let all = world.plan_by(&script).await.size();
+    assert_eq!((all.leaves, all.parents), (5, 1));
+    for tries in 1..=SUMMARY_TRIES {
+        // The first leaf, in whichever build it is asked for.
+        *script.answers.lock().unwrap() = vec![invalid()];
+        let end = world.build_by(&script).await;
+        assert_eq!((end.replaced_count, &end.stop), (1, &None), "{tries}");
+        assert_eq!(end.replaced[0].why, "400: no such\u{200b} thing");
+        let live = world.live().await;
+        let refused: Vec<_> = live.iter().filter(|chunk| !is_by_model(chunk)).collect();
+        let [chunk] = &refused[..] else { panic!("{refused:?}") };
+        let SummaryMethod::Extractive { instead: Some(_), refusal: Some(refusal), .. } = &chunk.method else {
+            panic!("{chunk:?}")
+        };
+        assert_eq!((refusal.why.as_str(), refusal.tries), ("400: no such thing", Some(tries)));
+        assert_eq!(live.len(), 6, "the others are made, and each once");
+        let asked = if tries == 1 { all.calls } else { 1 };
+        assert_eq!(end.size.calls, asked, "an answer that was paid for is used again");
+    }
+    let (end, count) = (world.build_by(&script).await, script.count());
+    assert_eq!((end.size.calls, end.size.leaves), (0, 0), "not more often than that");
+    // Another model may take it.
+    struct OtherScript<'a>(&'a Script);
+    impl SummaryModel for OtherScript<'_> {
+        fn name(&self) -> String {
+            "testing/other".into()
+        }
+        fn ask<'a>(&'a self, ask: &'a SummaryAsk) -> AskFut<'a, Result<SummaryReply, AskRefusal>> {
+            self.0.ask(ask)
+        }
+        fn recorded<'a>(&'a self, first_line: &'a str) -> AskFut<'a, Option<SummaryReply>> {
+            self.0.recorded(first_line)
+        }
+        fn price(&self, input: u64, output: u64) -> f64 {
+            self.0.price(input, output)
+        }
+    }
+    let other = OtherScript(&script);
+    let plan = Summaries::Model(&other).plan(&*world.store, &world.scope, NOW).await.unwrap();
+    build_with_model(&*world.store, &world.scope, &other, &plan, NOW, &mut |_| {}).await.unwrap();
+    assert_eq!(script.count(), count + 1);
+    assert!(world.live().await.iter().all(|chunk| matches!(chunk.method, SummaryMethod::Model(_))));
+}
+
+#[tokio::test]
+async fn build_ends_where_a_model_takes_no_request() {
+    let world = diary_world(8).await;
+    let script = Script::of((0..8).map(|_| invalid()));
+    let end = world.build_by(&script).await;
+    let stop = end.stop.unwrap();
+    assert!(!stop.is_budget && stop.why.starts_with("400"), "{stop:?}");
+    assert_eq!((script.count(), end.replaced_count), (3, 2));
+    // Once that is mended, all of them are made.
+    script.answers.lock().unwrap().clear();
+    assert_eq!(world.build_by(&script).await.stop, None);
+    assert!(world.live().await.iter().all(is_by_model));
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use quipu_past::prove::{
     mark_ungrounded, read_questions,
 };
 use quipu_past::{
-    AblationRecord, AskedQuestion, ChunkFault, CoverStock, PAST_CHUNK, PastCover, PastId, PastIndex,
-    ProofRecord, ReviewState, set_review_state,
+    AblationRecord, AskedQuestion, ChunkFault, CoverStock, GROUNDING_RULES, PAST_CHUNK, PastCover, PastId,
+    PastIndex, ProofRecord, ReviewState, set_review_state,
 };
 use quipu_protocol::{
     AuthorClass, Body, Content, CustomMessage, Entry, Json, Message, NodeId, Origin, Provenance, StepInfo,
@@ -135,6 +135,24 @@ async fn chunk_that_says_more_than_its_sources_is_not_served() {
     // A person who finds it good has the last word.
     set_review_state(&*world.store, &world.scope, second, ReviewState::Reviewed, NOW).await.unwrap();
     assert!(served(&world).await.0.text.contains("70 GB"));
+}
+
+#[tokio::test]
+async fn verdicts_by_earlier_rules_are_looked_for_again() {
+    let (world, [_, second, ..]) = world_with_falsehood().await;
+    for (rules, is_known) in [(GROUNDING_RULES - 1, false), (GROUNDING_RULES, true)] {
+        let verdict = json!({ "chunk": second, "claims": 1, "ungrounded": 0 });
+        let record = json!({ "kind": "grounding", "rules": rules, "of": [verdict] });
+        write(&world, "", &record, Some(Provenance::quipu())).await;
+        let index = world.index().await;
+        assert_eq!(index.verdict(&second).is_some(), is_known, "{rules}");
+        assert_eq!(served(&world).await.0.text.contains("70 GB"), is_known, "{rules}");
+        if !is_known {
+            let now = mark_ungrounded(&*world.store, &world.scope, None, NOW).await.unwrap();
+            let verdict = now.iter().find(|verdict| verdict.chunk == second).unwrap();
+            assert_eq!(verdict.ungrounded, 1, "it is found again, and kept");
+        }
+    }
 }
 
 #[tokio::test]

@@ -8,22 +8,49 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::{QUERY_LIMIT, SEARCH_PATIENCE, SqliteStore, forest, lists, search};
 use crate::{
-    HiddenSnapshot, HiddenSource, Label, SearchHits, SearchQuery, SessionQuery, SessionRow, StoreError,
+    HiddenSnapshot, HiddenSource, Hit, Label, SearchHits, SearchQuery, SessionQuery, SessionRow, StoreError,
+    WithdrawnSource,
 };
 
-/// What hides nodes, once somebody does.
-pub(super) type HiddenSlot = OnceLock<Arc<dyn HiddenSource>>;
+/// What hides nodes, once somebody does, and what knows which are withdrawn.
+#[derive(Default)]
+pub(super) struct HiddenSlot {
+    hidden: OnceLock<Arc<dyn HiddenSource>>,
+    withdrawn: OnceLock<Arc<dyn WithdrawnSource>>,
+}
 
 impl SqliteStore {
     /// From now on these nodes are found by no search of this store. The first to say so counts.
     pub fn hide(&self, hidden: Arc<dyn HiddenSource>) {
         // Whoever opens a store has one list.
-        drop(self.hidden.set(hidden));
+        drop(self.hidden.hidden.set(hidden));
+    }
+
+    /// From now on searches know which nodes are withdrawn. The first to say so counts.
+    pub fn tell_withdrawn(&self, withdrawn: Arc<dyn WithdrawnSource>) {
+        // As above.
+        drop(self.hidden.withdrawn.set(withdrawn));
+    }
+
+    /// Marks hits that are withdrawn, or leaves them out.
+    pub(super) async fn without_withdrawn(
+        &self,
+        hits: &mut Vec<Hit>,
+        are_wanted: bool,
+    ) -> Result<(), StoreError> {
+        let Some(source) = self.hidden.withdrawn.get() else { return Ok(()) };
+        let nodes: Vec<_> = hits.iter().filter_map(|hit| Some((hit.node, hit.session.clone()?))).collect();
+        let withdrawn = source.withdrawn(self, &nodes).await?;
+        for hit in &mut *hits {
+            hit.withdrawn = withdrawn.get(&hit.node).copied();
+        }
+        hits.retain(|hit| are_wanted || hit.withdrawn.is_none());
+        Ok(())
     }
 
     /// What is hidden now.
     pub(super) fn hidden_now(&self) -> HiddenSnapshot {
-        self.hidden.get().map(|hidden| hidden.now()).unwrap_or_default()
+        self.hidden.hidden.get().map(|hidden| hidden.now()).unwrap_or_default()
     }
 
     pub(super) async fn shown_hits(&self, query: SearchQuery) -> Result<SearchHits, StoreError> {
@@ -33,11 +60,13 @@ impl SqliteStore {
         }
         // What was committed just now is found; of much, as much as there is time for.
         self.index_for(SEARCH_PATIENCE, &Arc::default()).await?;
+        let are_wanted = query.withdrawn;
         let mut found = self.read(move |connection| search::find(connection, &query)).await?;
         let hidden = self.hidden_now();
         if !hidden.is_empty() {
             found.hits.retain(|hit| !hidden.hides(&hit.node));
         }
+        self.without_withdrawn(&mut found.hits, are_wanted).await?;
         Ok(found)
     }
 

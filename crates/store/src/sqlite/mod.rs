@@ -187,7 +187,7 @@ impl SqliteStore {
         )
         .map_err(|error| system_error(&place.path, "start a thread for", &error))?;
         let prefetch = Arc::default();
-        let (readers, checkpointer, refusal, hidden) = (None, None, None, HiddenSlot::new());
+        let (readers, checkpointer, refusal, hidden) = (None, None, None, HiddenSlot::default());
         Ok(Self { readers, checkpointer, writer: Some(writer), refusal, place, prefetch, hidden })
     }
 
@@ -241,7 +241,7 @@ impl SqliteStore {
         .map_err(|error| system_error(&place.path, "start a thread for", &error))?;
         let (readers, checkpointer) = (Some(readers), Some(checkpointer));
         let (writer, prefetch) = (Some(writer), Arc::default());
-        let hidden = HiddenSlot::new();
+        let hidden = HiddenSlot::default();
         Ok(Self { readers, checkpointer, writer, refusal: None, place, prefetch, hidden })
     }
 
@@ -272,7 +272,7 @@ impl SqliteStore {
             refusal: Some(why),
             place,
             prefetch,
-            hidden: HiddenSlot::new(),
+            hidden: HiddenSlot::default(),
         })
     }
 

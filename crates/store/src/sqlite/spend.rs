@@ -27,7 +27,9 @@ pub(super) fn assumed(connection: &Connection, from: UnixMs, now: UnixMs) -> Out
         return Ok(0.0);
     }
     let assumed: f64 = connection
-        .prepare_cached("SELECT total(amount) FROM quipu_reserve WHERE at >= ?1 AND expires <= ?2")?
+        .prepare_cached(
+            "SELECT total(amount) FROM quipu_reserve WHERE at >= ?1 AND expires <= ?2 AND instr(id, '/') = 0",
+        )?
         .query_row([from, now], |row| row.get(0))?;
     Ok(assumed / 1e9)
 }
@@ -38,19 +40,26 @@ const BATCH: usize = 256;
 /// Reserves what a call may cost, when it fits. Within the caller's transaction, in which nobody else can write.
 pub(super) fn reserve(connection: &Connection, ask: &ReserveRequest) -> Outcome<Reservation> {
     while index::advance_or_renew(connection, BATCH)? {}
+    let purpose = ask.id.purpose().unwrap_or_default();
     let total = |query: &str, from: i64| -> Outcome<i64> {
         let mut statement = connection.prepare_cached(query)?;
-        Ok(statement.query_row(params![from, ask.now, ask.id.0], |row| row.get(0))?)
+        Ok(statement.query_row(params![from, ask.now, ask.id.0, purpose], |row| row.get(0))?)
     };
     // Those that nobody renewed: what came of their calls is not known, so that all of it may have been charged. And what
     // calls that are over may have cost besides what their nodes tell.
     let lost = "SELECT CAST(min(total(amount), 1e18) AS INTEGER) FROM quipu_reserve \
-                WHERE at >= ?1 AND expires <= ?2 AND id <> ?3";
+                WHERE at >= ?1 AND expires <= ?2 AND id <> ?3 AND substr(id, 1, instr(id, '/')) = ?4";
     let held = "SELECT CAST(min(total(amount), 1e18) AS INTEGER) FROM quipu_reserve \
-                WHERE (?1 = ?1) AND expires > ?2 AND id <> ?3";
-    let known: i64 = connection
-        .prepare_cached("SELECT CAST(min(total(cost), 1e18) AS INTEGER) FROM quipu_x_spend WHERE slot >= ?1")?
-        .query_row([ask.since.div_euclid(SLOT)], |row| row.get(0))?;
+                WHERE (?1 = ?1) AND expires > ?2 AND id <> ?3 AND substr(id, 1, instr(id, '/')) = ?4";
+    let known: i64 = match purpose {
+        "" => connection
+            .prepare_cached(
+                "SELECT CAST(min(total(cost), 1e18) AS INTEGER) FROM quipu_x_spend WHERE slot >= ?1",
+            )?
+            .query_row([ask.since.div_euclid(SLOT)], |row| row.get(0))?,
+        // Who asks knows it.
+        _ => 0,
+    };
     let spent = known.saturating_add(total(lost, ask.since)?).saturating_add(ask.elsewhere);
     let others = total(held, ask.since)?;
     let alone = ask.limit.saturating_sub(spent);

@@ -274,11 +274,13 @@ impl Vectors for SqliteStore {
         Box::pin(async move {
             // The conditions are looked up in the index.
             self.index_for(super::SEARCH_PATIENCE, &Arc::default()).await?;
+            let are_wanted = query.withdrawn;
             let mut found = self.read(move |connection| nearest(connection, &query, &model, &vector)).await?;
             let hidden = self.hidden_now();
             if !hidden.is_empty() {
                 found.hits.retain(|hit| !hidden.hides(&hit.node));
             }
+            self.without_withdrawn(&mut found.hits, are_wanted).await?;
             Ok(found)
         })
     }

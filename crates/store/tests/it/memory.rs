@@ -215,9 +215,12 @@ impl Tables {
     }
 
     fn reserve(&mut self, ask: ReserveRequest) -> Reservation {
-        let others = self.reserved.iter().filter(|(id, _)| **id != ask.id.0).map(|(_, held)| *held);
+        let is_of = |id: &str| quipu_store::ReserveId(id.to_owned()).purpose() == ask.id.purpose();
+        let others = self.reserved.iter().filter(|(id, _)| **id != ask.id.0 && is_of(id));
+        let others = others.map(|(_, held)| *held);
         let lost = others.clone().filter(|(at, until, _)| *at >= ask.since && *until <= ask.now);
-        let spent = self.spent(ask.since) + ask.elsewhere + lost.map(|(.., amount)| amount).sum::<i64>();
+        let known = if ask.id.purpose().is_some() { 0 } else { self.spent(ask.since) };
+        let spent = known + ask.elsewhere + lost.map(|(.., amount)| amount).sum::<i64>();
         let others = others.filter(|(_, until, _)| *until > ask.now).map(|(.., amount)| amount).sum::<i64>();
         let (alone, left) = (ask.limit - spent, ask.limit - spent - others);
         let less = ask.least <= left && (ask.full > alone || ask.settles);

@@ -216,6 +216,35 @@ async fn reservations_hold_across_processes() {
 }
 
 #[tokio::test]
+async fn reservations_of_a_purpose_stand_beside_those_of_the_day() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let (one, two) = (open(&path), open(&path));
+    let now = START + 10;
+    let base = session(&one, "one", START + 11).await;
+    one.commit(answer(base, 1.0, START + 12, Some(call()))).await.unwrap();
+    let of = |purpose: &str, id: &str| {
+        let id = ReserveId::of_purpose(purpose, id);
+        ReserveRequest { limit: 3 * DOLLAR, ..ask(&id.0, now) }
+    };
+    let said = async |store: &SqliteStore, ask: ReserveRequest| {
+        let Reservation { granted, spent, others } = store.reserve(ask).await.unwrap();
+        (granted.map(|granted| granted / DOLLAR), spent / DOLLAR, others / DOLLAR)
+    };
+    // What nodes cost is for who asks to say.
+    assert_eq!(said(&one, of("past", "a")).await, (Some(2), 0, 0));
+    assert_eq!(said(&two, of("past", "b")).await, (None, 0, 2), "another process");
+    assert_eq!(said(&two, of("past-2", "c")).await, (Some(2), 0, 0), "another purpose");
+    assert_eq!(said(&two, ask("d", now)).await, (Some(2), 1, 0), "the day has its own");
+    assert_eq!(said(&one, ReserveRequest { elsewhere: DOLLAR, ..of("past", "a") }).await, (Some(2), 1, 0));
+    // What broke off counts for the purpose, and once for the day.
+    one.commit(op(release("past/a", DOLLAR))).await.unwrap();
+    assert_eq!(said(&two, of("past", "b")).await, (Some(2), 1, 0));
+    assert!(two.assumed(START, now).await.unwrap() == 0.0);
+    assert_eq!(one.check().await.unwrap().problems, []);
+}
+
+#[tokio::test]
 async fn expired_reservation_counts_as_spent_for_the_day() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");

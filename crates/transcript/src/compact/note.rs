@@ -89,25 +89,8 @@ fn user_words(earlier: Option<&str>, messages: &[Arc<Message>], most: usize) -> 
             None => true,
         })
         .collect();
-    let new = messages
-        .iter()
-        .filter_map(|message| match &**message {
-            Message::User(user) => Some(match &user.content {
-                Body::Text(text) => text.trim().to_owned(),
-                Body::Blocks(blocks) => {
-                    let texts: Vec<&str> = blocks
-                        .iter()
-                        .filter_map(Content::as_text)
-                        .filter(|text| !is_plan_note(text))
-                        .collect();
-                    texts.join("\n").trim().to_owned()
-                }
-            }),
-            _ => None,
-        })
-        .filter(|text| !text.is_empty());
-    let one = ONE.min(most);
-    let texts: Vec<String> = earlier.into_iter().chain(new).map(|text| shortened(text, one)).collect();
+    let new = messages.iter().filter_map(|message| said_by_user(message));
+    let texts: Vec<String> = earlier.into_iter().chain(new).map(|text| carried_text(text, most)).collect();
     let mut room = most;
     let fits = |text: &&String| {
         let size = text.chars().count();
@@ -124,6 +107,29 @@ fn user_words(earlier: Option<&str>, messages: &[Arc<Message>], most: usize) -> 
         words.insert_str(0, &format!("({missing}{LEFT_OUT}{between}"));
     }
     words
+}
+
+/// What the user says in a message, without blank space around it.
+fn said_by_user(message: &Message) -> Option<String> {
+    let Message::User(user) = message else { return None };
+    let text = match &user.content {
+        Body::Text(text) => text.trim().to_owned(),
+        Body::Blocks(blocks) => {
+            let texts: Vec<&str> =
+                blocks.iter().filter_map(Content::as_text).filter(|text| !is_plan_note(text)).collect();
+            texts.join("\n").trim().to_owned()
+        }
+    };
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// The words of the user in a message as a note has them that has room for so many characters.
+pub fn carried_words(message: &Message, most: usize) -> Option<String> {
+    said_by_user(message).map(|text| carried_text(text, most))
+}
+
+pub(crate) fn carried_text(text: String, most: usize) -> String {
+    shortened(text, ONE.min(most))
 }
 
 fn shortened(text: String, most: usize) -> String {

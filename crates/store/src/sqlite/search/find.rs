@@ -530,6 +530,7 @@ impl<'a> Search<'a> {
                 excerpt: mark::excerpt(&taken.text, &taken.places),
                 score: taken.score,
                 more: 0,
+                withdrawn: None,
             };
             hits.push((taken.session, hit));
         }
