@@ -31,6 +31,18 @@ struct CommandScope {
     stopped: CancellationToken,
     /// What it writes; `None` where it has the streams of the process.
     written: Option<Arc<Mutex<CapturedOutput>>>,
+    /// Who is told how far it is.
+    progress: Option<ProgressSink>,
+}
+
+/// Is told how far a command is, in one line.
+#[derive(Clone)]
+pub(crate) struct ProgressSink(pub(crate) Arc<dyn Fn(&str) + Send + Sync>);
+
+impl std::fmt::Debug for ProgressSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ProgressSink")
+    }
 }
 
 /// The output of a command, in the order in which it was written.
@@ -74,6 +86,16 @@ pub(crate) fn current_dir() -> Result<PathBuf, Failure> {
         Some(scope) => Ok(scope.here),
         None => Ok(quipu_host::current_dir()?),
     }
+}
+
+/// A path as the command means it: below the directory that it is for.
+pub(crate) fn in_current_dir(path: &std::path::Path) -> Result<PathBuf, Failure> {
+    if path.is_absolute() { Ok(path.to_owned()) } else { Ok(current_dir()?.join(path)) }
+}
+
+/// Who is told how far the command of this thread is, where the terminal runs it.
+pub(crate) fn progress_sink() -> Option<ProgressSink> {
+    scope()?.progress
 }
 
 #[derive(Debug)]
@@ -172,8 +194,9 @@ pub(crate) async fn run_within(
     words: Vec<String>,
     here: PathBuf,
     shown: bool,
+    progress: Option<ProgressSink>,
 ) -> (CapturedOutput, Result<(), Failure>) {
-    work_within(here, shown, async move || {
+    run_scoped(here, shown, progress, async move || {
         match Cli::try_parse_from(std::iter::once("quipu".to_owned()).chain(words)) {
             Ok(cli) => Box::pin(crate::dispatch(&cli)).await,
             Err(error) if error.use_stderr() => Err(Failure::usage(error.to_string().trim_end())),
@@ -189,6 +212,15 @@ pub(crate) async fn work_within<T: Send + 'static>(
     shown: bool,
     work: impl AsyncFnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> (CapturedOutput, Result<T, Failure>) {
+    run_scoped(here, shown, None, work).await
+}
+
+async fn run_scoped<T: Send + 'static>(
+    here: PathBuf,
+    shown: bool,
+    progress: Option<ProgressSink>,
+    work: impl AsyncFnOnce() -> Result<T, Failure> + Send + 'static,
+) -> (CapturedOutput, Result<T, Failure>) {
     let cancel = CancellationToken::new();
     let stopped = cancel.clone();
     // Dropped with the future.
@@ -196,7 +228,7 @@ pub(crate) async fn work_within<T: Send + 'static>(
     let written = (!shown).then(Arc::default);
     let kept: Option<Arc<Mutex<CapturedOutput>>> = written.clone();
     let work = move || {
-        SCOPE.set(Some(CommandScope { here, stopped: stopped.clone(), written }));
+        SCOPE.set(Some(CommandScope { here, stopped: stopped.clone(), written, progress }));
         let _out = ScopeReset;
         wait_for(work, &stopped)
     };

@@ -7,7 +7,7 @@ use strsim::levenshtein;
 
 use crate::command::SlashCommand;
 use crate::features::{
-    agents, background, credentials, first, fork, help, history, messages, models, moves, planning, reports,
+    agents, background, credentials, first, fork, help, history, messages, models, moves, past, planning, reports,
     search, sessions, settings, tree, ways,
 };
 
@@ -33,7 +33,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     reports::CONTEXT,
     reports::SKILLS,
     reports::MEMORY,
-    reports::PAST,
+    past::PAST,
     agents::AGENTS,
     moves::COMPACT,
     models::MODEL,
