@@ -18,6 +18,9 @@ use crate::exit::Failure;
 /// Milliseconds between two looks at whether a command that waits for a key is to end.
 const LOOK: u8 = 50;
 
+/// How long a command that was stopped may take to give back what it held.
+const SETTLES: std::time::Duration = std::time::Duration::from_secs(2);
+
 thread_local! {
     /// What the command of this thread is run within.
     static SCOPE: RefCell<Option<CommandScope>> = const { RefCell::new(None) };
@@ -248,6 +251,17 @@ impl Drop for ScopeReset {
     }
 }
 
+/// Waits until what was begun is done, such as giving back what a command held that was stopped; not for long.
+async fn settled() {
+    let runtime = tokio::runtime::Handle::current();
+    let done = async {
+        while runtime.metrics().num_alive_tasks() > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    drop(tokio::time::timeout(SETTLES, done).await);
+}
+
 fn wait_for<T>(
     work: impl AsyncFnOnce() -> Result<T, Failure>,
     stopped: &CancellationToken,
@@ -260,6 +274,9 @@ fn wait_for<T>(
             result = work() => result,
         }
     });
+    if stopped.is_cancelled() {
+        runtime.block_on(settled());
+    }
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     result
 }

@@ -353,7 +353,8 @@ impl PastStore {
 
 /// Whether somebody wrote the beginning of an id, and too little of it.
 fn is_short_id(text: &str) -> bool {
-    text.chars().any(|letter| letter.is_ascii_digit()) && text.chars().all(|letter| letter.is_ascii_hexdigit())
+    text.chars().any(|letter| letter.is_ascii_digit())
+        && text.chars().all(|letter| letter.is_ascii_hexdigit())
 }
 
 async fn set(args: &ChunkArgs, state: ReviewState) -> Result<(), Failure> {

@@ -130,8 +130,8 @@ pub use permissions::{
     mode_named, permissions_here,
 };
 pub use program::program_path;
-pub use quipu_past::PastId;
 pub use purposes::{DREAM_PURPOSE, FLUSH_PURPOSE, PAST_PURPOSE, PROOF_PURPOSE};
+pub use quipu_past::PastId;
 pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
@@ -149,8 +149,8 @@ pub use settings::{
 };
 pub use sources::Sources;
 pub use suggestions::{
-    Steps, Suggestion, suggested_agents, suggested_bookmarks, suggested_chunks, suggested_labels, suggested_model,
-    suggested_nodes, suggested_providers, suggested_sessions, suggested_steps,
+    Steps, Suggestion, suggested_agents, suggested_bookmarks, suggested_chunks, suggested_labels,
+    suggested_model, suggested_nodes, suggested_providers, suggested_sessions, suggested_steps,
 };
 pub use text::{ago, dollars, files_of_patch, iso, one_line, one_line_with, title_of};
 pub use tree::{

@@ -208,7 +208,8 @@ impl Navigator {
     /// Finds the rows that are shown; the chosen one stays chosen where it is among them.
     fn show(&mut self, chosen: Option<NodeId>) {
         let current = self.shown.get(self.at).copied();
-        let is_current = |node| current.is_some_and(|row| self.rows.get(row).is_some_and(|row| row.node == node));
+        let is_current =
+            |node| current.is_some_and(|row| self.rows.get(row).is_some_and(|row| row.node == node));
         let first = |node| self.rows.iter().position(|row| row.node == node);
         // A node may stand in several places: as itself, and as a source.
         self.show_at(match chosen {
@@ -313,7 +314,8 @@ impl Navigator {
                 });
             }
             (KeyCode::Char('s'), _, true) => {
-                let chunk = self.chosen().and_then(|row| row.past.as_ref()).filter(|past| past.chunk.is_some());
+                let chunk =
+                    self.chosen().and_then(|row| row.past.as_ref()).filter(|past| past.chunk.is_some());
                 if let Some(past) = chunk {
                     return NavigatorResult::Sources(past.clone());
                 }

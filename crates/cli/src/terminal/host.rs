@@ -12,8 +12,8 @@ use quipu_tui::editor::Candidate;
 use quipu_tui::terminal::Abilities;
 use quipu_tui::{
     CommandOutput, CycleModel, Glimpse, Host, HostError, HostFuture, KeyOutcome, ModelChoice, OpenError,
-    OpenTarget, OutputPiece, OutputSink, PastRow, ProviderItem, Reach, SessionItem, SessionRequest, SettingOutcome,
-    TreeKind, TreeRow,
+    OpenTarget, OutputPiece, OutputSink, PastRow, ProviderItem, Reach, SessionItem, SessionRequest,
+    SettingOutcome, TreeKind, TreeRow,
 };
 
 use tokio_util::sync::CancellationToken;
@@ -284,7 +284,11 @@ impl Inner {
 
 impl Inner {
     /// What a command prints.
-    async fn print(&self, words: Vec<String>, progress: Option<ProgressSink>) -> Result<CommandOutput, Failure> {
+    async fn print(
+        &self,
+        words: Vec<String>,
+        progress: Option<ProgressSink>,
+    ) -> Result<CommandOutput, Failure> {
         let mode = crate::permissions::mode_set_by(&words);
         let permissions = self.current().permissions.clone();
         if let Some(why) = mode.zip(permissions.as_ref()).and_then(|(mode, all)| all.refuses(mode)) {

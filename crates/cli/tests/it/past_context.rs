@@ -345,7 +345,10 @@ fn page_and_context_show_the_same_past_of_a_request() {
     let requests: Vec<&Value> = list.iter().map(|cover| &cover["requests"]).collect();
     assert_eq!((requests, &given["chosen"]), (vec![&json!(3), &json!(1)], &json!(1)), "{given}");
     for (cover, [first, last]) in list.iter().zip([[0, 2], [3, 3]]) {
-        assert_eq!((&cover["first"], &cover["last"]), (&json!(answers[first][..12]), &json!(answers[last][..12])));
+        assert_eq!(
+            (&cover["first"], &cover["last"]),
+            (&json!(answers[first][..12]), &json!(answers[last][..12]))
+        );
     }
     assert_eq!((of(&list[0], &ids).len(), of(&list[1], &ids).len()), (2, 3));
     let chosen = |cover: &Value| -> Option<usize> {

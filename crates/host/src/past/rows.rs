@@ -37,8 +37,12 @@ pub async fn past_headers(
 ) -> Result<Vec<TreeRow>, Failure> {
     let mut rows = Vec::new();
     if all {
-        let mut agents: Vec<String> =
-            store.sessions(quipu_store::SessionQuery::default()).await?.into_iter().map(|row| row.agent).collect();
+        let mut agents: Vec<String> = store
+            .sessions(quipu_store::SessionQuery::default())
+            .await?
+            .into_iter()
+            .map(|row| row.agent)
+            .collect();
         agents.sort_unstable();
         agents.dedup();
         for scope in std::iter::once(PastScope::All).chain(agents.into_iter().map(PastScope::Agent)) {
@@ -52,11 +56,7 @@ pub async fn past_headers(
     Ok(rows)
 }
 
-async fn header(
-    store: &dyn Graph,
-    scope: PastScope,
-    is_wanted: bool,
-) -> Result<Option<TreeRow>, Failure> {
+async fn header(store: &dyn Graph, scope: PastScope, is_wanted: bool) -> Result<Option<TreeRow>, Failure> {
     let head = store.head(&scope.ref_name()).await?;
     if head.is_none() && !is_wanted {
         return Ok(None);

@@ -148,10 +148,9 @@ fn decision(decision: &Decision, places: &Places) -> Value {
         Verdict::Dropped(why) => ("dropped", json!(why)),
     };
     let why = match why {
-        Value::Object(why) => why
-            .into_iter()
-            .map(|(name, of)| format!("{name}: {}", of.as_str().unwrap_or_default()))
-            .collect(),
+        Value::Object(why) => {
+            why.into_iter().map(|(name, of)| format!("{name}: {}", of.as_str().unwrap_or_default())).collect()
+        }
         why => why.as_str().unwrap_or_default().to_owned(),
     };
     json!([places.get(&decision.id), kind, why.replace('_', " "), decision.level])

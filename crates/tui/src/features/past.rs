@@ -20,7 +20,11 @@ pub(crate) const PAST: SlashCommand = SlashCommand::new(
 
 /// Actions that may take long: what is said while one runs, and when it is stopped.
 static LONG: [(&str, &str, &str); 5] = [
-    ("build", "building the past", "The build was stopped; what it made stays, and the next one goes on from there."),
+    (
+        "build",
+        "building the past",
+        "The build was stopped; what it made stays, and the next one goes on from there.",
+    ),
     ("prove", "proving the past", "The proof was stopped; nothing of it is kept."),
     ("estimate", "estimating a build", "The estimate was stopped."),
     ("check", "checking the past", "The check was stopped."),
@@ -151,11 +155,7 @@ fn act(state: &mut State, action: PastAction, row: PastRow, effects: &mut Vec<Ef
 }
 
 /// A command of the past as it is typed: what it is about, then whose past.
-fn command(
-    action: PastAction,
-    about: impl IntoIterator<Item = String>,
-    scope: &PastScope,
-) -> Vec<String> {
+fn command(action: PastAction, about: impl IntoIterator<Item = String>, scope: &PastScope) -> Vec<String> {
     let whose = match scope {
         PastScope::Project(_) => None,
         PastScope::All => Some("--all".to_owned()),
@@ -373,7 +373,11 @@ mod tests {
     }
 
     fn chunk() -> PastRow {
-        let chunk = PastChunkRow { id: PastId([0xab; 32]), key: "2025-01-01..2025-01-02".into(), range: "2025-01-01".into() };
+        let chunk = PastChunkRow {
+            id: PastId([0xab; 32]),
+            key: "2025-01-01..2025-01-02".into(),
+            range: "2025-01-01".into(),
+        };
         PastRow { scope: PastScope::All, name: "all sessions".into(), chunk: Some(chunk) }
     }
 
@@ -468,7 +472,10 @@ mod tests {
         assert!(matches!(effects[..], [Effect::Stop(_)]), "{effects:?}");
         let said: String = state.take_printed().iter().map(Line::text).collect();
         let live = seen(&state);
-        assert!(said.contains("The build was stopped") || live.contains("The build was stopped"), "{said}\n{live}");
+        assert!(
+            said.contains("The build was stopped") || live.contains("The build was stopped"),
+            "{said}\n{live}"
+        );
         assert!(!seen(&state).contains("building the past"));
         assert_eq!(host.asked(), Vec::<String>::new());
     }

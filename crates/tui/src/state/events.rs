@@ -154,8 +154,7 @@ impl State {
                 self.on_compacted(result);
             }
             Event::JumpStarted { to } => {
-                self.activity.busy =
-                    Some(OngoingTask::new(at, format!("going to {}", to.short())));
+                self.activity.busy = Some(OngoingTask::new(at, format!("going to {}", to.short())));
             }
             Event::JumpEnded { result } => {
                 self.activity.busy = None;

@@ -11,7 +11,8 @@ use quipu_tui::editor::Candidate;
 use quipu_tui::{
     CommandOutput, Context, CycleModel, Effect, FoundItems, Glimpse, Host, HostError, HostFuture, KeyOutcome,
     LocalServers, LoginMethod, LoginOffer, ModelChoice, OpenError, OpenedSession, OutputSink, PastRow,
-    ProviderItem, ProviderLogin, Reach, Reply, SessionItem, SessionRequest, SettingOutcome, State, TreeRow, UiEvent,
+    ProviderItem, ProviderLogin, Reach, Reply, SessionItem, SessionRequest, SettingOutcome, State, TreeRow,
+    UiEvent,
 };
 use tokio_util::sync::CancellationToken;
 
