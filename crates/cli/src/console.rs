@@ -18,6 +18,9 @@ use crate::exit::Failure;
 /// Milliseconds between two looks at whether a command that waits for a key is to end.
 const LOOK: u8 = 50;
 
+/// How long a command that was stopped may take to give back what it held.
+const SETTLES: std::time::Duration = std::time::Duration::from_secs(2);
+
 thread_local! {
     /// What the command of this thread is run within.
     static SCOPE: RefCell<Option<CommandScope>> = const { RefCell::new(None) };
@@ -31,6 +34,18 @@ struct CommandScope {
     stopped: CancellationToken,
     /// What it writes; `None` where it has the streams of the process.
     written: Option<Arc<Mutex<CapturedOutput>>>,
+    /// Who is told how far it is.
+    progress: Option<ProgressSink>,
+}
+
+/// Is told how far a command is, in one line.
+#[derive(Clone)]
+pub(crate) struct ProgressSink(pub(crate) Arc<dyn Fn(&str) + Send + Sync>);
+
+impl std::fmt::Debug for ProgressSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ProgressSink")
+    }
 }
 
 /// The output of a command, in the order in which it was written.
@@ -74,6 +89,16 @@ pub(crate) fn current_dir() -> Result<PathBuf, Failure> {
         Some(scope) => Ok(scope.here),
         None => Ok(quipu_host::current_dir()?),
     }
+}
+
+/// A path as the command means it: below the directory that it is for.
+pub(crate) fn in_current_dir(path: &std::path::Path) -> Result<PathBuf, Failure> {
+    if path.is_absolute() { Ok(path.to_owned()) } else { Ok(current_dir()?.join(path)) }
+}
+
+/// Who is told how far the command of this thread is, where the terminal runs it.
+pub(crate) fn progress_sink() -> Option<ProgressSink> {
+    scope()?.progress
 }
 
 #[derive(Debug)]
@@ -172,8 +197,9 @@ pub(crate) async fn run_within(
     words: Vec<String>,
     here: PathBuf,
     shown: bool,
+    progress: Option<ProgressSink>,
 ) -> (CapturedOutput, Result<(), Failure>) {
-    work_within(here, shown, async move || {
+    run_scoped(here, shown, progress, async move || {
         match Cli::try_parse_from(std::iter::once("quipu".to_owned()).chain(words)) {
             Ok(cli) => Box::pin(crate::dispatch(&cli)).await,
             Err(error) if error.use_stderr() => Err(Failure::usage(error.to_string().trim_end())),
@@ -189,6 +215,15 @@ pub(crate) async fn work_within<T: Send + 'static>(
     shown: bool,
     work: impl AsyncFnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> (CapturedOutput, Result<T, Failure>) {
+    run_scoped(here, shown, None, work).await
+}
+
+async fn run_scoped<T: Send + 'static>(
+    here: PathBuf,
+    shown: bool,
+    progress: Option<ProgressSink>,
+    work: impl AsyncFnOnce() -> Result<T, Failure> + Send + 'static,
+) -> (CapturedOutput, Result<T, Failure>) {
     let cancel = CancellationToken::new();
     let stopped = cancel.clone();
     // Dropped with the future.
@@ -196,7 +231,7 @@ pub(crate) async fn work_within<T: Send + 'static>(
     let written = (!shown).then(Arc::default);
     let kept: Option<Arc<Mutex<CapturedOutput>>> = written.clone();
     let work = move || {
-        SCOPE.set(Some(CommandScope { here, stopped: stopped.clone(), written }));
+        SCOPE.set(Some(CommandScope { here, stopped: stopped.clone(), written, progress }));
         let _out = ScopeReset;
         wait_for(work, &stopped)
     };
@@ -216,6 +251,17 @@ impl Drop for ScopeReset {
     }
 }
 
+/// Waits until what was begun is done, such as giving back what a command held that was stopped; not for long.
+async fn settled() {
+    let runtime = tokio::runtime::Handle::current();
+    let done = async {
+        while runtime.metrics().num_alive_tasks() > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    drop(tokio::time::timeout(SETTLES, done).await);
+}
+
 fn wait_for<T>(
     work: impl AsyncFnOnce() -> Result<T, Failure>,
     stopped: &CancellationToken,
@@ -228,6 +274,9 @@ fn wait_for<T>(
             result = work() => result,
         }
     });
+    if stopped.is_cancelled() {
+        runtime.block_on(settled());
+    }
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     result
 }

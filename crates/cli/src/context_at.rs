@@ -4,7 +4,8 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use quipu::RequestParts;
-use quipu_host::{Home, OpeningState, iso};
+use quipu_host::{Home, iso};
+use quipu_past::OpeningState;
 use quipu_protocol::{Body, Content, Message, NodeId, OpeningBoundary};
 use quipu_store::Graph;
 use quipu_transcript::{estimate_text, sent_tokens};

@@ -14,7 +14,9 @@ use clap::{Args, Subcommand};
 use jiff::tz::TimeZone;
 use quipu_host::past::project_past;
 use quipu_host::{Home, now};
-use quipu_past::{ChunkEntry, PastIndex, PastScope, ReviewState, set_review_state};
+use quipu_past::{
+    ChunkEntry, PastError, PastIndex, PastScope, RangeError, ReviewState, TimeRange, set_review_state,
+};
 use quipu_store::{Graph, SessionQuery};
 use serde_json::json;
 
@@ -24,6 +26,9 @@ use crate::exit::Failure;
 use crate::home::{home, no_sessions};
 use crate::memory::person::of_a_person;
 use crate::print::{note, printable};
+
+/// Chunks that an error names.
+const NAMED: usize = 3;
 
 #[derive(Debug, Args)]
 pub(crate) struct PastArgs {
@@ -302,10 +307,56 @@ impl PastStore {
         Ok(PastIndex::read(&*self.store, &self.scope).await.map_err(quipu_host::Failure::from)?)
     }
 
-    fn find<'a>(&self, index: &'a PastIndex, words: &[String]) -> Result<&'a ChunkEntry, Failure> {
-        let found = index.find(&words.join(" "), now(), &TimeZone::system(), &self.scope);
-        Ok(found.map_err(quipu_host::Failure::from)?)
+    async fn find<'a>(&self, index: &'a PastIndex, words: &[String]) -> Result<&'a ChunkEntry, Failure> {
+        let (text, zone) = (words.join(" "), TimeZone::system());
+        let error = match index.find(&text, now(), &zone, &self.scope) {
+            Ok(chunk) => return Ok(chunk),
+            Err(error) => error,
+        };
+        let hint = match &error {
+            PastError::NoChunk { id, .. } => {
+                // Searches show chunks by their nodes.
+                let mut of_node = index.chunks().filter(|chunk| chunk.node.to_string().starts_with(id));
+                if let (Some(chunk), None) = (of_node.next(), of_node.next()) {
+                    return Ok(chunk);
+                }
+                match quipu_host::resolve(&*self.store, id, None).await {
+                    Ok(found) => {
+                        let node = found.node.short();
+                        format!("; {node} is a node and no chunk of it: `quipu show {node}`")
+                    }
+                    Err(_) => "; `--all`, `--agent` and `--session` choose another past".to_owned(),
+                }
+            }
+            PastError::NothingThere { .. } => {
+                let range = TimeRange::parse(&text, now(), &zone).unwrap_or(TimeRange::ALL);
+                let is_there = |chunk: &&ChunkEntry| chunk.is_taken_back() && range.overlap(chunk.span) > 0;
+                let taken: Vec<String> =
+                    index.chunks().filter(is_there).take(NAMED).map(|chunk| chunk.id.short()).collect();
+                if taken.is_empty() {
+                    String::new()
+                } else {
+                    format!("; what was taken back is found by its id: {}", taken.join(", "))
+                }
+            }
+            PastError::Range(RangeError::Unknown { part }) if is_short_id(part) => {
+                "; an id has at least six digits".to_owned()
+            }
+            PastError::Range(RangeError::Unknown { .. }) => {
+                "; `quipu past --help` lists the commands".to_owned()
+            }
+            _ => String::new(),
+        };
+        let mut failure = Failure::from(quipu_host::Failure::from(error));
+        failure.message.push_str(&hint);
+        Err(failure)
     }
+}
+
+/// Whether somebody wrote the beginning of an id, and too little of it.
+fn is_short_id(text: &str) -> bool {
+    text.chars().any(|letter| letter.is_ascii_digit())
+        && text.chars().all(|letter| letter.is_ascii_hexdigit())
 }
 
 async fn set(args: &ChunkArgs, state: ReviewState) -> Result<(), Failure> {
@@ -313,7 +364,7 @@ async fn set(args: &ChunkArgs, state: ReviewState) -> Result<(), Failure> {
     of_a_person()?;
     let past = args.of.open_to_write().await?;
     let index = past.index().await?;
-    let chunk = past.find(&index, &args.what)?;
+    let chunk = past.find(&index, &args.what).await?;
     let (id, key) = (chunk.id, index.key(chunk));
     let node = set_review_state(&*past.store, &past.scope, id, state, now()).await;
     let node = node.map_err(quipu_host::Failure::from)?;

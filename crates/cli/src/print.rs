@@ -2,8 +2,10 @@
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use crate::console::ProgressSink;
 pub(crate) use crate::wording::{ago, one_line, printable};
 pub(crate) use quipu_host::{dollars, iso};
 
@@ -16,24 +18,40 @@ pub(crate) fn counted(count: u64, noun: &str) -> String {
 /// of it in the end.
 pub(crate) struct Progress {
     shows: bool,
+    /// Who is told in place of that, and when it last was.
+    sink: Option<(ProgressSink, Mutex<Option<Instant>>)>,
     /// Something stands there.
     stands: AtomicBool,
 }
+
+/// Columns of a word to a terminal about how far something is.
+const SINK_COLUMNS: usize = 60;
+/// Between two words to a terminal about how far something is.
+const APART: Duration = Duration::from_millis(100);
 
 impl Progress {
     pub(crate) fn new() -> Self {
         let obeys = std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         let shows = crate::console::shows_people() && obeys;
-        Self { shows, stands: AtomicBool::new(false) }
+        let sink = crate::console::progress_sink().map(|sink| (sink, Mutex::new(None)));
+        Self { shows, sink, stands: AtomicBool::new(false) }
     }
 
     /// Whether anybody sees it.
     pub(crate) fn is_seen(&self) -> bool {
-        self.shows
+        self.shows || self.sink.is_some()
     }
 
     /// Shows a line in the place of the one before, cut to one row: what is longer could not be cleared.
     pub(crate) fn show(&self, line: &str) {
+        if let Some((ProgressSink(tell), last)) = &self.sink {
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.is_none_or(|last| last.elapsed() >= APART) {
+                *last = Some(Instant::now());
+                tell(&one_line(line, SINK_COLUMNS));
+            }
+            return;
+        }
         if self.shows {
             let terminal = terminal_size::terminal_size_of(std::io::stderr());
             let columns = terminal.map_or(80, |(width, _)| usize::from(width.0));

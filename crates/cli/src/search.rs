@@ -183,7 +183,9 @@ fn write_groups(
         }
         if let Some(hit) = hits.first() {
             let stands = sessions.get(*session).is_none_or(|row| row.head.is_some());
+            let is_spoken_in = |row: &quipu_store::SessionRow| !quipu::takes_no_prompts(row);
             let go_on = match session {
+                Some(_) if !sessions.get(*session).is_none_or(is_spoken_in) => String::new(),
                 Some(id) if stands => {
                     format!("   continue: quipu{flag} -p --session {} \"…\"", printable(id.as_str()))
                 }

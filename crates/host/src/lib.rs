@@ -123,7 +123,7 @@ pub use offered_models::{
 pub use offered_tools::{LISTED_TOOLS, PatchTool};
 pub use open::{StartedSession, existing_session, find_session, open};
 pub use past_compaction::COVER_SOURCE;
-pub use past_opening::{OpeningState, PAST_CHARGE, PAST_SOURCE};
+pub use past_opening::PAST_CHARGE;
 pub use past_tools::{CREATE_TOOL, LookupMisses, PastDeclaration, PastTools, RANGE_TOOL};
 pub use permission_test::{PermissionTest, TestedDecision, TestedPart, test_permission};
 pub use permissions::{
@@ -132,6 +132,7 @@ pub use permissions::{
 };
 pub use program::program_path;
 pub use purposes::{DREAM_PURPOSE, FLUSH_PURPOSE, PAST_PURPOSE, PROOF_PURPOSE};
+pub use quipu_past::PastId;
 pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
@@ -149,10 +150,13 @@ pub use settings::{
 };
 pub use sources::Sources;
 pub use suggestions::{
-    Steps, Suggestion, suggested_agents, suggested_bookmarks, suggested_labels, suggested_model,
-    suggested_nodes, suggested_providers, suggested_sessions, suggested_steps,
+    Steps, Suggestion, suggested_agents, suggested_bookmarks, suggested_chunks, suggested_labels,
+    suggested_model, suggested_nodes, suggested_providers, suggested_sessions, suggested_steps,
 };
 pub use text::{ago, dollars, files_of_patch, iso, one_line, one_line_with, title_of};
-pub use tree::{Reach, TreeKind, TreeRow, nodes_of, session_rows, tree_rows, unfolded_rows, user_messages};
+pub use tree::{
+    PastChunkRow, PastRow, Reach, TreeKind, TreeRow, nodes_of, session_rows, tree_rows, unfolded_rows,
+    user_messages,
+};
 pub use turn_intake::{start_turn_intake, take_turn_in};
 pub use web::{WebSettings, needs_search_key};

@@ -5,6 +5,7 @@ mod model;
 
 mod reader;
 mod requests;
+mod rows;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use quipu::{Runner, RunnerError};
 use quipu_memory::project_root;
 use quipu_past::prove::mark_ungrounded;
-use quipu_past::{BuildEnd, BuildProgress, ExtractiveSummary, PastError, PastPlan, PastScope, Summaries};
+use quipu_past::{BuildEnd, BuildProgress, ExtractiveSummary, PastError, PastPlan, Summaries};
 use quipu_store::Graph;
 
 use crate::background_budget::background_budget;
@@ -22,8 +23,10 @@ use crate::{Failure, Home, now};
 pub(crate) use after_session::AfterSession;
 pub use model::PastModel;
 
+pub use quipu_past::PastScope;
 pub use reader::ModelReader;
 pub use requests::RecordedRequests;
+pub use rows::{past_headers, past_rows, past_sources};
 
 impl From<PastError> for Failure {
     fn from(error: PastError) -> Self {

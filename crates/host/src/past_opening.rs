@@ -8,17 +8,14 @@ use quipu::{Context, ContextAsk, ContextSource, EpochReason, Opening, OpeningAsk
 use quipu_memory::active::without_quotes;
 use quipu_past::cover::Charge;
 use quipu_past::delay::CoverDelay;
-use quipu_past::{CoverStock, PastIndex, PastScope, ServedCover};
-use quipu_protocol::{Content, EpochOpening, Message, NodeId, OpeningBoundary, UnixMs};
+use quipu_past::{CoverStock, OpeningState, PAST_SOURCE, PastIndex, PastScope, ServedCover};
+use quipu_protocol::{Content, Message, NodeId, OpeningBoundary, UnixMs};
 use quipu_store::{Graph, RefName};
-use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use crate::now;
 use crate::settings::TimeSettings;
 
-/// The source, as records name it.
-pub const PAST_SOURCE: &str = "past";
 /// Characters of a token, and tokens of an image.
 pub const PAST_CHARGE: Charge = Charge { characters: 4, image: 1_600 };
 /// The share of the model's window that the past has at most.
@@ -44,37 +41,6 @@ struct ReadPast {
     /// The version of what is forgotten.
     hidden: u64,
     stock: Arc<CoverStock>,
-}
-
-/// What a session keeps of its past: stored with the text, so that it is the same when the session is opened later.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OpeningState {
-    /// Whose past it is.
-    pub scope: PastScope,
-    /// What ends later is no past.
-    pub boundary: UnixMs,
-    /// What was asked by then: chunks with its words are shown in more detail.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub question: Option<String>,
-    /// What is served, without its text.
-    pub served: ServedCover,
-    /// What the next run will serve, if that is something else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pending: Option<ServedCover>,
-}
-
-impl OpeningState {
-    /// The state in a record, with the text that is served; `None` where it is of another source, or cannot be read.
-    #[must_use]
-    pub fn of(opening: &EpochOpening) -> Option<Self> {
-        if opening.source != PAST_SOURCE {
-            return None;
-        }
-        let mut state: Self = serde_json::from_str(opening.state.as_deref()?).ok()?;
-        state.served.text.clone_from(&opening.text);
-        Some(state)
-    }
 }
 
 impl PastOpening {
@@ -141,12 +107,12 @@ impl PastOpening {
             _ => questions(&ask.earlier),
         };
         let cover = stock.serve(budget, question.as_deref(), boundary);
-        // A question that changes nothing of what is served next is no news.
-        let question = match &known {
+        // A question that changes nothing of what is served next is no news, and neither is another budget.
+        let (question, chosen_within) = match &known {
             Some(state) if *state.pending.as_ref().unwrap_or(&state.served) == cover => {
-                state.question.clone()
+                (state.question.clone(), state.budget)
             }
-            _ => question,
+            _ => (question, Some(budget)),
         };
         let may_stay = |cover: &ServedCover| cover.cost <= budget && stock.allows(cover);
         let delay = known.filter(|state| {
@@ -166,7 +132,8 @@ impl PastOpening {
         nodes.dedup();
         let text = served.text.clone();
         let served = ServedCover { text: String::new(), ..served };
-        let state = OpeningState { scope: self.scope.clone(), boundary, question, served, pending };
+        let scope = self.scope.clone();
+        let state = OpeningState { scope, boundary, question, budget: chosen_within, served, pending };
         let state = serde_json::to_string(&state).map_err(SourceError::new)?;
         let boundary = self.settings.boundary.clone();
         let boundary = boundary.map(|(assistant, user)| OpeningBoundary { assistant, user });

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use quipu::{Engine, TimeStep};
+use quipu_past::{ChunkEntry, PastIndex, PastScope};
 use quipu_protocol::{Model, NodeId};
 use quipu_store::{Graph, SessionQuery, SessionRow};
 
@@ -17,6 +18,8 @@ const WIDTH: usize = 60;
 const MOST: usize = 500;
 /// Steps of undo and redo at most.
 const STEPS: usize = 20;
+/// Chunks of a past at most.
+const CHUNKS: usize = 50;
 /// Ends of branches at most.
 const ENDS: usize = 50;
 
@@ -44,6 +47,22 @@ pub enum Steps {
     Undo,
     /// Those that were, and can be done again.
     Redo,
+}
+
+/// The coarsest chunks of a past by their keys, the newest first.
+///
+/// # Errors
+/// What the store says.
+pub async fn suggested_chunks(store: &dyn Graph, scope: &PastScope) -> Result<Vec<Suggestion>, Failure> {
+    let index = PastIndex::read(store, scope).await?;
+    let one = |chunk: &&ChunkEntry| {
+        let of = match chunk.children.len() {
+            0 => format!("{} nodes", chunk.sources),
+            count => format!("{count} chunks"),
+        };
+        Suggestion::new(index.key(chunk), "", format!("a summary of {of}"))
+    };
+    Ok(index.roots().iter().rev().take(CHUNKS).map(one).collect())
 }
 
 /// A suggestion that names a model.

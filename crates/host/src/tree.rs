@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use quipu::history::{TreeItem, TreeLine, TreeQuery, session_tree};
 use quipu_dag::Node;
+use quipu_past::{PastId, PastScope};
 use quipu_protocol::{Entry, Message, NodeId, SessionId};
 use quipu_store::{Graph, LineageEnd, SessionQuery, decode_nodes};
 use quipu_transcript::{DecodedEntry, typed_text};
@@ -64,6 +65,32 @@ pub enum TreeKind {
     },
     /// A session that continues from the row before.
     Session,
+    /// A past; its chunks can be listed below it.
+    Past,
+    /// A summary of the past; the chunks or nodes that it sums up can be listed below it.
+    Chunk,
+}
+
+/// A past, or a chunk of one, as a row of a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PastRow {
+    /// Whose past it is.
+    pub scope: PastScope,
+    /// Its name for people.
+    pub name: String,
+    /// The chunk; `None` for the past as a whole.
+    pub chunk: Option<PastChunkRow>,
+}
+
+/// A chunk as a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PastChunkRow {
+    /// Its id.
+    pub id: PastId,
+    /// How it is named for people; typed back, it finds the chunk.
+    pub key: String,
+    /// Its range, as people write one.
+    pub range: String,
 }
 
 /// A line of a tree, as the terminal lists it.
@@ -87,6 +114,8 @@ pub struct TreeRow {
     pub session: Option<SessionId>,
     /// Of a node: the session that it is shown for, where that is not the one that is open.
     pub of: Option<SessionId>,
+    /// Of a past and its chunks: which one it is.
+    pub past: Option<PastRow>,
 }
 
 impl TreeRow {
@@ -102,6 +131,7 @@ impl TreeRow {
             head: false,
             session: None,
             of: None,
+            past: None,
         }
     }
 }
@@ -318,7 +348,7 @@ fn folded(below: NodeId, depth: u64, count: u64, level: usize) -> TreeRow {
     TreeRow { level, ..TreeRow::new(below, kind, format!("⋮ {count} more")) }
 }
 
-fn of_node(node: NodeId, entry: &Entry) -> TreeRow {
+pub(crate) fn of_node(node: NodeId, entry: &Entry) -> TreeRow {
     let kind = match entry {
         Entry::Message(Message::User(_) | Message::Custom(_) | Message::BashExecution(_)) => TreeKind::User,
         Entry::Message(Message::Assistant(_)) => TreeKind::Assistant,

@@ -16,6 +16,7 @@ mod evidence;
 pub mod grounding;
 mod index;
 mod model;
+mod opening_state;
 mod overlap;
 pub mod page;
 mod pages;
@@ -53,6 +54,7 @@ pub use model::{
     AnswerFault, AskFut, AskRefusal, CallSize, LEAF_TOKENS, PARENT_TOKENS, SummaryAsk, SummaryModel,
     SummaryReply, TOKEN_BYTES, model_method,
 };
+pub use opening_state::{OpeningState, PAST_SOURCE};
 pub use plan::{BuildSize, PastPlan};
 pub use proof_record::{
     AblationRecord, AskedQuestion, ChunkChange, ChunkVerdict, DifferentRequest, GROUNDING_RULES,

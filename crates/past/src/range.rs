@@ -178,6 +178,9 @@ impl TimeRange {
                 Moment::Period { start, end } => (start, end),
             },
         };
+        if end <= EARLIEST || start >= LATEST {
+            return Err(impossible(whole, "a range lies within the years 1 to 9999"));
+        }
         Self::new(start.max(EARLIEST), end.min(LATEST)).ok_or_else(|| RangeError::Backwards {
             text: said_back(whole),
             start: instant(start),

@@ -130,18 +130,7 @@ impl CoverStock {
     /// the boundary, of which nothing is shown.
     #[must_use]
     pub fn serve(&self, budget: u64, question: Option<&str>, boundary: UnixMs) -> ServedCover {
-        // There is always room for the last line.
-        let longest = TimeRange::ALL.key();
-        let last = line_cost(&CoverLine { key: longest, summary: None }, 0, self.charge);
-        let frame = frame_cost(self.charge).saturating_add(last);
-        let relevance = question.map_or_else(Vec::new, |question| self.relevance.scores(question));
-        let ask = CoverAsk {
-            budget: budget.saturating_sub(frame),
-            boundary: Some(boundary),
-            relevance,
-            ..CoverAsk::default()
-        };
-        let cover = self.forest.cover(&ask);
+        let (cover, frame) = self.serving(budget, question, boundary);
         let mut lines = Vec::with_capacity(cover.members.len() + 1);
         let mut members = Vec::with_capacity(cover.members.len());
         for member in &cover.members {
@@ -160,6 +149,28 @@ impl CoverStock {
         lines.extend(left_out.clone().map(|key| CoverLine { key, summary: None }));
         let cost = cover.used.saturating_add(frame);
         ServedCover { text: render(&lines), cost, members, left_out }
+    }
+
+    /// Which chunks [`serve`](Self::serve) gives, and why.
+    #[must_use]
+    pub fn serve_plan(&self, budget: u64, question: Option<&str>, boundary: UnixMs) -> Cover {
+        self.serving(budget, question, boundary).0
+    }
+
+    /// The same, with what stands around the lines.
+    fn serving(&self, budget: u64, question: Option<&str>, boundary: UnixMs) -> (Cover, u64) {
+        // There is always room for the last line.
+        let longest = TimeRange::ALL.key();
+        let last = line_cost(&CoverLine { key: longest, summary: None }, 0, self.charge);
+        let frame = frame_cost(self.charge).saturating_add(last);
+        let relevance = question.map_or_else(Vec::new, |question| self.relevance.scores(question));
+        let ask = CoverAsk {
+            budget: budget.saturating_sub(frame),
+            boundary: Some(boundary),
+            relevance,
+            ..CoverAsk::default()
+        };
+        (self.forest.cover(&ask), frame)
     }
 
     /// Whether all that a cover tells may still be told: nobody took it back, and nobody had it forgotten.

@@ -7,8 +7,8 @@ use strsim::levenshtein;
 
 use crate::command::SlashCommand;
 use crate::features::{
-    agents, background, credentials, first, fork, help, history, messages, models, moves, planning, reports,
-    search, sessions, settings, tree, ways,
+    agents, background, credentials, first, fork, help, history, messages, models, moves, past, planning,
+    reports, search, sessions, settings, tree, ways,
 };
 
 /// All of them, in the order in which they are listed.
@@ -33,7 +33,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     reports::CONTEXT,
     reports::SKILLS,
     reports::MEMORY,
-    reports::PAST,
+    past::PAST,
     agents::AGENTS,
     moves::COMPACT,
     models::MODEL,

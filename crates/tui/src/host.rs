@@ -3,7 +3,7 @@
 
 pub use quipu_host::{
     CycleModel, FoundItem, FoundItems, Glimpse, KeyOutcome, LocalServer, LocalServers, LoginMethod,
-    LoginOffer, ModelChoice, ProviderItem, ProviderLogin, Reach, SessionItem, TreeKind, TreeRow,
+    LoginOffer, ModelChoice, PastRow, ProviderItem, ProviderLogin, Reach, SessionItem, TreeKind, TreeRow,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -73,6 +73,12 @@ pub trait Host: Send + Sync + 'static {
     /// The nodes of a [`TreeRow`] that stands for many.
     fn unfold(&self, below: NodeId, depth: u64, count: u64, level: usize) -> HostFuture<Vec<TreeRow>>;
 
+    /// What stands below the row of a past or of a chunk.
+    fn past_rows(&self, row: PastRow) -> HostFuture<Vec<TreeRow>>;
+
+    /// The nodes that a chunk stands on, each with why.
+    fn past_sources(&self, row: PastRow) -> HostFuture<FoundItems>;
+
     /// Where words are found in all sessions, in the order in which they are to be listed; words are those of the
     /// program's command, options among them.
     fn search(&self, words: Vec<String>) -> HostFuture<FoundItems>;
@@ -113,6 +119,12 @@ pub trait Host: Send + Sync + 'static {
 
     /// Runs a command of the program as on its command line; what it prints.
     fn command(&self, arguments: Vec<String>) -> HostFuture<CommandOutput>;
+
+    /// The same for one that takes long: `tell` hears how far it is. Dropped: it ends.
+    fn long_command(&self, arguments: Vec<String>, tell: OutputSink) -> HostFuture<CommandOutput> {
+        drop(tell);
+        self.command(arguments)
+    }
 
     /// Runs a line in the shell while no session is open: nothing of it is kept. `tell` hears the end of what it printed
     /// so far.

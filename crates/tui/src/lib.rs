@@ -81,7 +81,7 @@ pub use markdown::{Markdown, markdown};
 pub use paths::complete_path;
 pub use picker::{Picker, PickerResult, PickerRow};
 pub use pictures::{Canvas, Graphics, Picture};
-pub use request::{Context, Reply, Request, Stop};
+pub use request::{Context, EarlyReplies, Reply, Request, Stop};
 pub use run::{ExitReason, FirstPrompt, TerminalEnd, TerminalOptions, run, users_editor};
 pub use screen::Screen;
 pub use sent::{HISTORY_TEXT, HISTORY_TEXTS, SentFile};

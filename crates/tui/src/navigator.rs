@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use quipu_protocol::{NodeId, SessionId};
 
-use crate::host::{Reach, TreeKind, TreeRow};
+use crate::host::{PastRow, Reach, TreeKind, TreeRow};
 use crate::picker::{TOGETHER, cut, numbered, one_line, pages, turned};
 use crate::{Key, KeyCode, Line, Modifiers, Size, Style, Theme, clean, width};
 
@@ -43,7 +43,9 @@ impl Filter {
             _ if row.head => true,
             Self::Default => row.kind != TreeKind::Other || !row.label.is_empty(),
             Self::NoTools => !matches!(row.kind, TreeKind::Tool | TreeKind::Other),
-            Self::UserOnly => row.kind == TreeKind::User || folded || row.kind == TreeKind::Session,
+            Self::UserOnly => {
+                folded || matches!(row.kind, TreeKind::User | TreeKind::Session | TreeKind::Past)
+            }
             Self::Labeled => !row.label.is_empty(),
             Self::All => true,
         }
@@ -67,6 +69,12 @@ pub(crate) enum NavigatorResult {
     Preview(NodeId),
     Compare(NodeId, NodeId),
     Wider(Reach),
+    /// What can be done with a past, or with a chunk of it.
+    Past(PastRow),
+    /// What stands below the row of one is wanted, with the name of that row.
+    Below(PastRow),
+    /// The nodes that a chunk stands on are wanted.
+    Sources(PastRow),
 }
 
 pub(crate) struct Navigator {
@@ -86,6 +94,8 @@ pub(crate) struct Navigator {
     home: SessionId,
     /// Sessions whose nodes stand below them.
     opened: HashSet<SessionId>,
+    /// Pasts and chunks whose parts stand below them.
+    unfolded: Vec<PastRow>,
     /// The end of one branch, while the other is looked for.
     marked: Option<NodeId>,
     /// The first row that is listed where rows have numbers.
@@ -108,6 +118,7 @@ impl Navigator {
             reach,
             home,
             opened: HashSet::new(),
+            unfolded: Vec::new(),
             marked: None,
             from: 0,
         };
@@ -157,6 +168,26 @@ impl Navigator {
         self.show(Some(chosen));
     }
 
+    /// The parts of a past or of a chunk, to stand below its row; whether there are any.
+    pub(crate) fn open_past(&mut self, past: &PastRow, mut rows: Vec<TreeRow>) -> bool {
+        let is_it = |row: &TreeRow| row.past.as_ref() == Some(past);
+        let place = self.rows.iter().position(is_it).filter(|_| !self.unfolded.contains(past));
+        let (Some(place), false) = (place, rows.is_empty()) else { return !rows.is_empty() };
+        self.unfolded.push(past.clone());
+        let level = self.rows[place].level + 1;
+        for row in &mut rows {
+            row.level += level;
+            row.of.take_if(|session| *session == self.home);
+        }
+        // The rows that were shown before are other ones afterwards.
+        let chosen = self.shown.get(self.at).copied();
+        let count = rows.len();
+        self.keys.splice(place + 1..place + 1, rows.iter().map(key));
+        self.rows.splice(place + 1..place + 1, rows);
+        self.show_at(chosen.map(|at| if at > place { at + count } else { at }));
+        true
+    }
+
     /// What a node says.
     pub(crate) fn previewed(&mut self, node: NodeId, text: &str) {
         self.preview = Some((node, clean(text).into_owned()));
@@ -176,7 +207,19 @@ impl Navigator {
 
     /// Finds the rows that are shown; the chosen one stays chosen where it is among them.
     fn show(&mut self, chosen: Option<NodeId>) {
-        let chosen = chosen.or_else(|| self.chosen().map(|row| row.node));
+        let current = self.shown.get(self.at).copied();
+        let is_current =
+            |node| current.is_some_and(|row| self.rows.get(row).is_some_and(|row| row.node == node));
+        let first = |node| self.rows.iter().position(|row| row.node == node);
+        // A node may stand in several places: as itself, and as a source.
+        self.show_at(match chosen {
+            Some(node) if !is_current(node) => first(node),
+            _ => current,
+        });
+    }
+
+    /// The same; `chosen` is the place of a row among all.
+    fn show_at(&mut self, chosen: Option<usize>) {
         let query = self.query.to_lowercase();
         let words: Vec<&str> = query.split_whitespace().collect();
         let mut hidden_below: Option<usize> = None;
@@ -197,7 +240,7 @@ impl Navigator {
             }
         }
         self.shown = shown;
-        let place = chosen.and_then(|node| self.shown.iter().position(|row| self.rows[*row].node == node));
+        let place = chosen.and_then(|row| self.shown.iter().position(|shown| *shown == row));
         self.at = place.unwrap_or(self.at).min(self.shown.len().saturating_sub(1));
         self.from = self.at.saturating_sub(TOGETHER - 1);
     }
@@ -218,6 +261,7 @@ impl Navigator {
             (KeyCode::Escape, ..) | (KeyCode::Char('c'), true, _) => return NavigatorResult::Closed,
             (KeyCode::Enter, ..) => {
                 return match self.chosen() {
+                    Some(TreeRow { past: Some(past), .. }) => NavigatorResult::Past(past.clone()),
                     Some(TreeRow { session: Some(session), .. }) => NavigatorResult::Session(session.clone()),
                     Some(row) if matches!(row.kind, TreeKind::Folded { .. }) => {
                         NavigatorResult::Unfold(row.clone())
@@ -243,6 +287,9 @@ impl Navigator {
                     if let Some(session) = row.session.as_ref().filter(|it| !self.opened.contains(*it)) {
                         return NavigatorResult::Nodes(session.clone());
                     }
+                    if let Some(past) = row.past.as_ref().filter(|it| !self.unfolded.contains(*it)) {
+                        return NavigatorResult::Below(past.clone());
+                    }
                     let node = row.node;
                     self.folded.remove(&node);
                     self.show(Some(node));
@@ -255,7 +302,7 @@ impl Navigator {
                 self.show(None);
             }
             (KeyCode::Char('l'), _, true) | (KeyCode::Char('l'), true, _) => {
-                if let Some(row) = self.chosen().filter(|row| row.session.is_none()) {
+                if let Some(row) = self.chosen().filter(|row| row.session.is_none() && row.past.is_none()) {
                     return NavigatorResult::Label(row.node, row.label.clone());
                 }
             }
@@ -266,8 +313,15 @@ impl Navigator {
                     Reach::All => Reach::Session(self.home.clone()),
                 });
             }
+            (KeyCode::Char('s'), _, true) => {
+                let chunk =
+                    self.chosen().and_then(|row| row.past.as_ref()).filter(|past| past.chunk.is_some());
+                if let Some(past) = chunk {
+                    return NavigatorResult::Sources(past.clone());
+                }
+            }
             (KeyCode::Char('d'), _, true) => {
-                let chosen = self.chosen().map(|row| row.node);
+                let chosen = self.chosen().filter(|row| row.past.is_none()).map(|row| row.node);
                 match (self.marked.take(), chosen) {
                     (Some(a), Some(b)) if a != b => return NavigatorResult::Compare(a, b),
                     (None, Some(a)) => self.marked = Some(a),
@@ -276,7 +330,7 @@ impl Navigator {
             }
             (KeyCode::Char(' '), false, false) if self.query.is_empty() => {
                 if self.preview.take().is_none()
-                    && let Some(row) = self.chosen()
+                    && let Some(row) = self.chosen().filter(|row| row.kind != TreeKind::Past)
                 {
                     return NavigatorResult::Preview(row.node);
                 }
@@ -292,6 +346,10 @@ impl Navigator {
             _ => {}
         }
         match (&self.preview, self.chosen()) {
+            (Some(_), Some(row)) if row.kind == TreeKind::Past => {
+                self.preview = None;
+                NavigatorResult::Open
+            }
             (Some((node, _)), Some(row)) if *node != row.node => NavigatorResult::Preview(row.node),
             _ => NavigatorResult::Open,
         }
@@ -312,6 +370,7 @@ impl Navigator {
             "" => Some(KeyCode::Enter.into()),
             "p" => Some(held(' ', false, false)),
             "l" => Some(held('l', false, true)),
+            "s" => Some(held('s', false, true)),
             "o" => Some(KeyCode::Right.into()),
             "c" => Some(held('d', false, true)),
             _ => None,
@@ -361,6 +420,9 @@ impl Navigator {
         if count == 0 {
             lines.push("No match in the nodes loaded so far; /search searches all sessions.".to_owned());
         }
+        if self.rows.iter().any(|row| row.kind == TreeKind::Chunk) {
+            lines.push("s and the number of a chunk lists the nodes that it stands on.".to_owned());
+        }
         lines.push(match self.marked {
             Some(_) => "c and the number of another branch compares both; the number of the same row cancels.".to_owned(),
             None => format!(
@@ -379,7 +441,7 @@ impl Navigator {
         if let Some(start) = start.filter(|_| level > 0) {
             let node = self.rows[start].node;
             self.folded.insert(node);
-            self.show(Some(node));
+            self.show_at(Some(start));
         }
     }
 
@@ -427,6 +489,9 @@ impl Navigator {
         }
         let help = match self.marked {
             Some(_) => "Alt+D on another branch compares both; on the same row it cancels",
+            None if self.chosen().is_some_and(|row| row.past.is_some()) => {
+                "Enter commands · ←→ fold · Alt+S sources · Space preview · Tab filter · Ctrl+A wider · Esc"
+            }
             None => {
                 "Enter go · ←→ fold · Space preview · Tab filter · Alt+L label · Alt+D compare · Ctrl+A wider · Esc"
             }
@@ -449,7 +514,8 @@ impl Navigator {
             TreeKind::Assistant => theme.text,
             TreeKind::Tool => theme.tool,
             TreeKind::Summary | TreeKind::Other | TreeKind::Folded { .. } => theme.muted,
-            TreeKind::Session => theme.link,
+            TreeKind::Session | TreeKind::Past => theme.link,
+            TreeKind::Chunk => theme.output,
         };
         let mut marks = Line::default();
         if !row.label.is_empty() {
@@ -477,10 +543,13 @@ fn key(row: &TreeRow) -> String {
 
 #[cfg(test)]
 mod tests {
+    use quipu_host::past::PastScope;
+    use quipu_host::{PastChunkRow, PastId};
+
     use super::*;
     use crate::Modifiers;
 
-    const SIZE: Size = Size { columns: 80, rows: 12 };
+    const SIZE: Size = Size { columns: 100, rows: 12 };
 
     fn row(at: u8, level: usize, starts: bool, kind: TreeKind) -> TreeRow {
         TreeRow { level, starts, ..TreeRow::new(NodeId([at; 32]), kind, format!("row {at}")) }
@@ -562,6 +631,59 @@ mod tests {
         navigator.on_key(key, SIZE);
         press(&mut navigator, KeyCode::Down);
         assert_eq!(navigator.on_key(key, SIZE), NavigatorResult::Compare(NodeId([2; 32]), NodeId([3; 32])));
+    }
+
+    fn past(chunk: Option<u8>) -> PastRow {
+        let chunk = chunk.map(|at| PastChunkRow {
+            id: PastId([at; 32]),
+            key: format!("key {at}"),
+            range: "2026-05-01".to_owned(),
+        });
+        PastRow { scope: PastScope::All, name: "all sessions".to_owned(), chunk }
+    }
+
+    fn chunk(at: u8) -> TreeRow {
+        TreeRow { past: Some(past(Some(at))), ..row(at, 0, at == 20, TreeKind::Chunk) }
+    }
+
+    #[test]
+    fn chunks_stand_below_their_past_and_sources_below_them() {
+        let header = TreeRow { past: Some(past(None)), ..row(9, 0, false, TreeKind::Past) };
+        let source = TreeRow { of: Some("home".into()), ..row(2, 0, true, TreeKind::User) };
+        let rows = vec![header, row(1, 0, false, TreeKind::User), row(2, 0, false, TreeKind::User)];
+        let mut navigator = Navigator::new(rows, Reach::Session("home".into()), "home".into());
+        let alt = Modifiers { alt: true, ..Modifiers::default() };
+        let sources = Key { code: KeyCode::Char('s'), modifiers: alt };
+        assert_eq!(press(&mut navigator, KeyCode::Enter), NavigatorResult::Past(past(None)));
+        assert_eq!(navigator.on_key(sources, SIZE), NavigatorResult::Open, "a past is no chunk");
+        assert_eq!(press(&mut navigator, KeyCode::Char(' ')), NavigatorResult::Open, "nor a node");
+        assert_eq!(press(&mut navigator, KeyCode::Right), NavigatorResult::Below(past(None)));
+        assert!(!navigator.open_past(&past(None), Vec::new()));
+        for _ in 0..2 {
+            assert!(navigator.open_past(&past(None), vec![chunk(20), chunk(21)]));
+        }
+        assert_eq!(shown(&navigator), ["row 9", "row 20", "row 21", "row 1", "row 2"]);
+        press(&mut navigator, KeyCode::Down);
+        assert_eq!(press(&mut navigator, KeyCode::Enter), NavigatorResult::Past(past(Some(20))));
+        assert_eq!(navigator.on_key(sources, SIZE), NavigatorResult::Sources(past(Some(20))));
+        assert_eq!(press(&mut navigator, KeyCode::Right), NavigatorResult::Below(past(Some(20))));
+        navigator.open_past(&past(Some(20)), vec![source]);
+        assert_eq!(shown(&navigator), ["row 9", "row 20", "row 2", "row 21", "row 1", "row 2"]);
+        // A node of this session is gone to, and its own row stays chosen when the list changes.
+        press(&mut navigator, KeyCode::Down);
+        assert_eq!(press(&mut navigator, KeyCode::Enter), NavigatorResult::Go(NodeId([2; 32])));
+        press(&mut navigator, KeyCode::End);
+        press(&mut navigator, KeyCode::Char('r'));
+        assert_eq!(navigator.shown.get(navigator.at), Some(&5));
+        // All of them fold together.
+        press(&mut navigator, KeyCode::Escape);
+        press(&mut navigator, KeyCode::Home);
+        press(&mut navigator, KeyCode::Down);
+        press(&mut navigator, KeyCode::Left);
+        assert_eq!(shown(&navigator), ["row 9", "row 20", "row 1", "row 2"]);
+        let view: Vec<String> = navigator.view(SIZE, &Theme::dark()).iter().map(Line::text).collect();
+        assert!(view.last().unwrap().contains("Alt+S sources"), "{view:?}");
+        assert!(navigator.spoken().iter().any(|line| line.starts_with("s and the number of a chunk")));
     }
 
     #[test]

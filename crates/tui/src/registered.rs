@@ -58,7 +58,7 @@ impl State {
         when: QueueMode,
         effects: &mut Vec<Effect>,
     ) {
-        let work = move |Context { host, session }: Context| async move {
+        let work = move |Context { host, session, .. }: Context| async move {
             let session = session.map(|session| (*session).clone());
             host.commands().run(&name, CommandCall { arguments, session }).await
         };
@@ -74,7 +74,7 @@ impl State {
     /// Runs a command that is none of the terminal's own.
     pub(crate) fn run_other(name: String, arguments: &str, effects: &mut Vec<Effect>) {
         let arguments = arguments.to_owned();
-        let work = move |Context { host, session }: Context| async move {
+        let work = move |Context { host, session, .. }: Context| async move {
             let session = session.map(|session| (*session).clone());
             host.commands().run(&name, CommandCall { arguments, session }).await
         };

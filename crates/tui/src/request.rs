@@ -21,7 +21,12 @@ pub struct Context {
     pub host: Arc<dyn Host>,
     /// The session that is open.
     pub session: Option<Arc<Session>>,
+    /// Changes the state before the reply is there.
+    pub early: EarlyReplies,
 }
+
+/// Takes replies of a request that goes on.
+pub type EarlyReplies = Arc<dyn Fn(Reply) + Send + Sync>;
 
 /// Something that is asked of the host, and comes back.
 pub struct Request {

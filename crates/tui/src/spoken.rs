@@ -53,16 +53,16 @@ impl State {
         {
             linear.at = self.now;
             let took = crate::blocks::duration(render::span(self.now.saturating_sub(since)));
-            let text = format!("Still {what}, {took}.");
+            let text = format!("Still {}, {took}.", clean(&what));
             self.transcript.printed.extend(render::note(&text, columns, &self.theme));
         }
         self.linear = Some(linear);
     }
 
     /// What is under way, and since when.
-    fn ongoing_work(&self) -> Option<(&str, UnixMs)> {
-        let working = self.activity.shown();
-        let working = working.map(|working| (working.what.as_str(), working.since));
-        working.or(self.shell.running.as_ref().map(|shell| ("running your command", shell.since)))
+    fn ongoing_work(&self) -> Option<(String, UnixMs)> {
+        let working = self.activity.shown().map(|working| (working.words(), working.since));
+        let shell = self.shell.running.as_ref();
+        working.or_else(|| shell.map(|shell| ("running your command".to_owned(), shell.since)))
     }
 }

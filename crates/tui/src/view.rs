@@ -289,7 +289,7 @@ fn working(state: &State, columns: usize) -> Vec<Line> {
         let took = state.now.saturating_sub(busy.since).max(0);
         let wheel = WHEEL[usize::try_from(took / 1_000).unwrap_or(0) % WHEEL.len()];
         let stop = state.bindings.hint(crate::Action::Interrupt);
-        text.push_str(&format!("{wheel} {} · {} · {stop} stops it", clean(&busy.what), seconds(took)));
+        text.push_str(&format!("{wheel} {} · {} · {stop} stops it", clean(&busy.words()), seconds(took)));
     }
     let mut lines = retries(state, columns);
     if !text.is_empty() {

@@ -7,8 +7,8 @@ use std::path::Path;
 use jiff::tz::TimeZone;
 use quipu_host::holders::WrittenKind;
 use quipu_host::now;
-use quipu_past::page::{PageAsk, PastPage};
-use quipu_past::{TimeRange, time_of};
+use quipu_past::page::{PageAsk, PastPage, RequestOpening};
+use quipu_past::{OpeningState, TimeRange, time_of};
 use quipu_protocol::{Entry, Message, SessionId, UnixMs};
 use quipu_store::decode_nodes;
 use serde_json::json;
@@ -20,15 +20,15 @@ use crate::home::home;
 use crate::print::{counted, note};
 
 pub(super) async fn write(args: &PageArgs) -> Result<(), Failure> {
-    let path = &args.output;
+    let path = &crate::console::in_current_dir(&args.output)?;
     if path.symlink_metadata().is_ok() {
         return Err(not_written(path, &std::io::ErrorKind::AlreadyExists.into()));
     }
     let past = args.of.open().await?;
     let index = past.index().await?;
-    let (boundary, said, of) = match &args.at {
+    let moment = match &args.at {
         Some(at) => moment(&past, at).await?,
-        None => (None, None, None),
+        None => PageMoment::default(),
     };
     // The sessions whose words stand in it: who erases one finds the page. The past has words of its own, and of sessions that were
     // removed since.
@@ -38,11 +38,17 @@ pub(super) async fn write(args: &PageArgs) -> Result<(), Failure> {
         .map(|row| row.id)
         .chain(index.chunks().filter_map(|chunk| chunk.session.clone()))
         .chain([past.scope.session()])
-        .chain(of)
+        .chain(moment.session)
         .collect();
     let sessions: Vec<SessionId> = sessions.into_iter().collect();
-    let about = args.cover.about.clone().or(said);
-    let ask = PageAsk { budget: args.cover.budget, charge: CHARGE, about, boundary, now: now() };
+    let ask = PageAsk {
+        budget: args.cover.budget,
+        charge: CHARGE,
+        about: args.cover.about.clone().or(moment.said),
+        boundary: moment.at,
+        request: moment.request,
+        now: now(),
+    };
     let page = PastPage::read(&*past.store, &past.scope, &index, ask).await;
     let page = page.map_err(quipu_host::Failure::from)?;
     let bytes = save(&page, path).map_err(|error| not_written(path, &error))?;
@@ -50,25 +56,35 @@ pub(super) async fn write(args: &PageArgs) -> Result<(), Failure> {
     let size = page.size();
     if args.of.out.json {
         let line = json!({
-            "file": path, "bytes": bytes, "chunks": size.chunks, "shortened": size.shortened, "excerpts": size.excerpts,
+            "file": args.output, "bytes": bytes, "chunks": size.chunks, "shortened": size.shortened,
+            "excerpts": size.excerpts, "served": size.given, "servedLeftOut": size.given_left_out,
         });
         writeln!(crate::console::stdout(), "{line}")?;
         return Ok(());
     }
-    note(format!("{}, {bytes} bytes in {}", counted(size.chunks as u64, "chunk"), path.display()));
+    note(format!("{}, {bytes} bytes in {}", counted(size.chunks as u64, "chunk"), args.output.display()));
     if size.shortened > 0 {
         note(format!("{} summaries are shortened, as there are too many for one page.", size.shortened));
+    }
+    if size.given_left_out > 0 {
+        let left = counted(size.given_left_out as u64, "older cover");
+        note(format!("{left} that sessions were given are left out, as there are too many for one page."));
     }
     Ok(())
 }
 
-/// A moment, what was said in it, and in which session.
-async fn moment(
-    past: &PastStore,
-    at: &str,
-) -> Result<(Option<UnixMs>, Option<String>, Option<SessionId>), Failure> {
+/// A moment, what was said in it, in which session, and what stood in its request.
+#[derive(Default)]
+struct PageMoment {
+    at: Option<UnixMs>,
+    said: Option<String>,
+    session: Option<SessionId>,
+    request: Option<RequestOpening>,
+}
+
+async fn moment(past: &PastStore, at: &str) -> Result<PageMoment, Failure> {
     if let Ok(range) = TimeRange::parse(at, now(), &TimeZone::system()) {
-        return Ok((Some(range.start()), None, None));
+        return Ok(PageMoment { at: Some(range.start()), ..PageMoment::default() });
     }
     let found = quipu_host::resolve(&*past.store, at, None).await?;
     let nodes: Vec<_> = past.store.nodes(&[found.node]).await?.into_iter().flatten().collect();
@@ -82,7 +98,19 @@ async fn moment(
         _ => None,
     };
     let time = time_of(&decoded.entry, node.record.timestamp).unwrap_or(node.record.timestamp);
-    Ok((Some(time), said.filter(|said| !said.trim().is_empty()), found.session))
+    // What the command that shows one request says of it.
+    let engine = past.home.engine(past.store.clone(), &past.home.settings())?;
+    let parts = engine.request_parts(node.id).await.ok();
+    let request = parts.map(|parts| RequestOpening {
+        node: node.id,
+        opening: parts.opening.as_ref().and_then(OpeningState::of),
+    });
+    Ok(PageMoment {
+        at: Some(time),
+        said: said.filter(|said| !said.trim().is_empty()),
+        session: found.session,
+        request,
+    })
 }
 
 /// Aside first, so that nobody finds half of it, and no other file is replaced.

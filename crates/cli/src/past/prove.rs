@@ -82,7 +82,7 @@ pub(super) async fn prove(args: &ProveArgs) -> Result<(), Failure> {
 fn read(path: &std::path::Path) -> Result<Vec<ProofQuestion>, Failure> {
     use std::io::Read as _;
     let failed = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", path.display()));
-    let file = std::fs::File::open(path).map_err(|error| failed(&error))?;
+    let file = std::fs::File::open(crate::console::in_current_dir(path)?).map_err(|error| failed(&error))?;
     let mut text = String::new();
     file.take(FILE + 1).read_to_string(&mut text).map_err(|error| failed(&error))?;
     if text.len() as u64 > FILE {

@@ -31,7 +31,7 @@ pub(super) async fn list(of: &PastOptions) -> Result<(), Failure> {
 pub(super) async fn show(what: &[String], of: &PastOptions) -> Result<(), Failure> {
     let past = of.open().await?;
     let index = past.index().await?;
-    let chunk = past.find(&index, what)?;
+    let chunk = past.find(&index, what).await?;
     print(&past, &index, &[chunk], of.out.json).await
 }
 
@@ -127,7 +127,7 @@ fn chunk_json(index: &PastIndex, entry: &ChunkEntry, chunk: &MemoryChunk) -> Val
 pub(super) async fn sources(what: &[String], of: &PastOptions) -> Result<(), Failure> {
     let past = of.open().await?;
     let index = past.index().await?;
-    let chunk = past.find(&index, what)?;
+    let chunk = past.find(&index, what).await?;
     let found = evidence_of(&*past.store, &past.scope, &index, chunk).await;
     let found = found.map_err(quipu_host::Failure::from)?;
     let mut out = crate::console::stdout();

@@ -48,14 +48,13 @@ pub(super) async fn supersede(args: &SupersedeArgs) -> Result<(), Failure> {
     };
     let past = args.of.open_to_write().await?;
     let index = past.index().await?;
-    let one = |what: &String| past.find(&index, std::slice::from_ref(what));
     let mut former: Vec<PastId> = Vec::with_capacity(args.what.len());
     for what in &args.what {
-        former.push(one(what)?.id);
+        former.push(past.find(&index, std::slice::from_ref(what)).await?.id);
     }
     let written = match (&args.by, text) {
         (Some(by), _) => {
-            let by = one(by)?;
+            let by = past.find(&index, std::slice::from_ref(by)).await?;
             let (id, key, class) = (by.id, index.key(by), by.class);
             let replaced = replace_chunks(&*past.store, &past.scope, former.clone(), id, now()).await;
             WrittenChunk { id, node: replaced.map_err(quipu_host::Failure::from)?, key, class }

@@ -57,6 +57,7 @@ pub(super) fn known(home: &Home, command: &str) -> Option<Vec<Candidate>> {
         ],
         "past" => &[
             ("today", "a day, a month, last week, a range with `..`"),
+            ("--help", "every action and option"),
             ("estimate", "what a build would make"),
             ("build", "make the summaries that are missing"),
             ("check", "what has no summary, and what came late"),
@@ -134,6 +135,11 @@ pub(super) async fn steps(
 ) -> Result<Vec<Candidate>, Failure> {
     let which = if command == "undo" { Steps::Undo } else { Steps::Redo };
     Ok(candidates(quipu_host::suggested_steps(engine, which, head).await?))
+}
+
+/// The summaries of the past of a project by their keys.
+pub(super) async fn chunks(store: &dyn Graph, here: &std::path::Path) -> Result<Vec<Candidate>, Failure> {
+    Ok(candidates(quipu_host::suggested_chunks(store, &quipu_host::past::project_past(here)).await?))
 }
 
 /// What may follow that is in the store.

@@ -12,14 +12,14 @@ use quipu_tui::editor::Candidate;
 use quipu_tui::terminal::Abilities;
 use quipu_tui::{
     CommandOutput, CycleModel, Glimpse, Host, HostError, HostFuture, KeyOutcome, ModelChoice, OpenError,
-    OpenTarget, OutputPiece, OutputSink, ProviderItem, Reach, SessionItem, SessionRequest, SettingOutcome,
-    TreeKind, TreeRow,
+    OpenTarget, OutputPiece, OutputSink, PastRow, ProviderItem, Reach, SessionItem, SessionRequest,
+    SettingOutcome, TreeKind, TreeRow,
 };
 
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Task;
-use crate::console::{CapturedOutput, CapturedPiece, run_within, work_within};
+use crate::console::{CapturedOutput, CapturedPiece, ProgressSink, run_within, work_within};
 use crate::exit::Failure;
 use crate::home::{NoticeBuffer, request};
 use crate::print::printable;
@@ -263,7 +263,12 @@ impl Inner {
     }
 
     /// Runs a command of the program, for the same store.
-    async fn run(&self, mut words: Vec<String>, shown: bool) -> (CapturedOutput, Result<(), Failure>) {
+    async fn run(
+        &self,
+        mut words: Vec<String>,
+        shown: bool,
+        progress: Option<ProgressSink>,
+    ) -> (CapturedOutput, Result<(), Failure>) {
         let first = words.first().map(String::as_str).unwrap_or_default();
         if self.home.has_named_store() && !matches!(first, "permissions" | "auth" | "models") {
             // A path that is no text was named by text that was.
@@ -273,7 +278,45 @@ impl Inner {
             words.splice(at..at, ["--store".to_owned(), store]);
         }
         let here = self.current().cwd.clone();
-        run_within(words, here, shown).await
+        run_within(words, here, shown, progress).await
+    }
+}
+
+impl Inner {
+    /// What a command prints.
+    async fn print(
+        &self,
+        words: Vec<String>,
+        progress: Option<ProgressSink>,
+    ) -> Result<CommandOutput, Failure> {
+        let mode = crate::permissions::mode_set_by(&words);
+        let permissions = self.current().permissions.clone();
+        if let Some(why) = mode.zip(permissions.as_ref()).and_then(|(mode, all)| all.refuses(mode)) {
+            let mut refused = CommandOutput::default();
+            refused.push_note(why);
+            return Ok(refused);
+        }
+        let (written, result) = self.run(words, false, progress).await;
+        let mut output = CommandOutput { ok: result.is_ok(), ..CommandOutput::default() };
+        let mut room = PRINTED;
+        for CapturedPiece { stream, mut bytes } in written.pieces {
+            let is_cut = bytes.len() > room;
+            bytes.truncate(room);
+            room -= bytes.len();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            output.pieces.push(OutputPiece { stream, text });
+            if is_cut {
+                output.push_note("… and more");
+                break;
+            }
+        }
+        if let Err(failure) = result {
+            output.push_note(printable(&failure.message));
+        }
+        if let Some(permissions) = permissions.filter(|_| output.ok && mode.is_some()) {
+            permissions.mode_was_saved();
+        }
+        Ok(output)
     }
 }
 
@@ -371,16 +414,28 @@ impl Host for TerminalHost {
     fn tree(&self, reach: Reach, below: bool) -> HostFuture<Vec<TreeRow>> {
         self.with_inner(move |inner| async move {
             let Some(store) = inner.store()? else { return Ok(Vec::new()) };
-            let cwd = match reach {
-                Reach::Session(session) => {
-                    let from = inner.current().from;
-                    let rows = quipu_host::tree_rows(&*store, &session, from, !below).await?;
-                    return Ok(all_shown(rows));
-                }
-                Reach::Project => Some(inner.current().cwd.display().to_string()),
-                Reach::All => None,
+            let (from, here) = {
+                let current = inner.current();
+                (current.from, current.cwd.clone())
             };
-            Ok(all_shown(quipu_host::session_rows(&*store, cwd, LISTED).await?))
+            let of = match &reach {
+                Reach::Session(session) => Some(session),
+                Reach::Project | Reach::All => None,
+            };
+            let mut rows = Vec::new();
+            if !below {
+                let is_all = reach == Reach::All;
+                rows = quipu_host::past::past_headers(&inner.home, &*store, &here, of, is_all).await?;
+            }
+            rows.extend(match &reach {
+                Reach::Session(session) => quipu_host::tree_rows(&*store, session, from, !below).await?,
+                Reach::Project => {
+                    let here = Some(here.display().to_string());
+                    quipu_host::session_rows(&*store, here, LISTED).await?
+                }
+                Reach::All => quipu_host::session_rows(&*store, None, LISTED).await?,
+            });
+            Ok(all_shown(rows))
         })
     }
 
@@ -388,6 +443,25 @@ impl Host for TerminalHost {
         self.with_inner(move |inner| async move {
             let Some(store) = inner.store()? else { return Ok(Vec::new()) };
             Ok(all_shown(quipu_host::unfolded_rows(&*store, below, depth, count, level).await?))
+        })
+    }
+
+    fn past_rows(&self, row: PastRow) -> HostFuture<Vec<TreeRow>> {
+        self.with_inner(move |inner| async move {
+            let Some(store) = inner.store()? else { return Ok(Vec::new()) };
+            Ok(all_shown(quipu_host::past::past_rows(&*store, &row).await?))
+        })
+    }
+
+    fn past_sources(&self, row: PastRow) -> HostFuture<quipu_tui::FoundItems> {
+        self.with_inner(move |inner| async move {
+            let Some(store) = inner.store()? else { return Ok(quipu_tui::FoundItems::default()) };
+            let mut items = quipu_host::past::past_sources(&*store, &row).await?;
+            for item in &mut items.found {
+                item.text = printable(&item.text);
+                item.detail = printable(&item.detail);
+            }
+            Ok(items)
         })
     }
 
@@ -463,7 +537,13 @@ impl Host for TerminalHost {
                     .map(|text| super::arguments::offered(text, String::new()))
                     .collect());
             }
-            if let Some(known) = super::arguments::known(home, &command) {
+            if let Some(mut known) = super::arguments::known(home, &command) {
+                if command == "past"
+                    && let Some(store) = inner.store()?
+                {
+                    let here = inner.current().cwd.clone();
+                    known.extend(super::arguments::chunks(&*store, &here).await?);
+                }
                 return Ok(known);
             }
             let Some(store) = inner.store()? else { return Ok(Vec::new()) };
@@ -521,36 +601,12 @@ impl Host for TerminalHost {
     }
 
     fn command(&self, words: Vec<String>) -> HostFuture<CommandOutput> {
-        self.with_inner(|inner| async move {
-            let mode = crate::permissions::mode_set_by(&words);
-            let permissions = inner.current().permissions.clone();
-            if let Some(why) = mode.zip(permissions.as_ref()).and_then(|(mode, all)| all.refuses(mode)) {
-                let mut refused = CommandOutput::default();
-                refused.push_note(why);
-                return Ok(refused);
-            }
-            let (written, result) = inner.run(words, false).await;
-            let mut output = CommandOutput { ok: result.is_ok(), ..CommandOutput::default() };
-            let mut room = PRINTED;
-            for CapturedPiece { stream, mut bytes } in written.pieces {
-                let is_cut = bytes.len() > room;
-                bytes.truncate(room);
-                room -= bytes.len();
-                let text = String::from_utf8_lossy(&bytes).into_owned();
-                output.pieces.push(OutputPiece { stream, text });
-                if is_cut {
-                    output.push_note("… and more");
-                    break;
-                }
-            }
-            if let Err(failure) = result {
-                output.push_note(printable(&failure.message));
-            }
-            if let Some(permissions) = permissions.filter(|_| output.ok && mode.is_some()) {
-                permissions.mode_was_saved();
-            }
-            Ok(output)
-        })
+        self.with_inner(|inner| async move { inner.print(words, None).await })
+    }
+
+    fn long_command(&self, words: Vec<String>, tell: OutputSink) -> HostFuture<CommandOutput> {
+        let tell = ProgressSink(Arc::new(move |line: &str| tell(line.into())));
+        self.with_inner(|inner| async move { inner.print(words, Some(tell)).await })
     }
 
     fn run_unkept(
@@ -603,7 +659,7 @@ impl Host for TerminalHost {
     }
 
     fn foreground(&self, words: Vec<String>) -> HostFuture<()> {
-        self.with_inner(|inner| async move { inner.run(words, true).await.1 })
+        self.with_inner(|inner| async move { inner.run(words, true, None).await.1 })
     }
 
     fn git_branch(&self) -> Option<String> {

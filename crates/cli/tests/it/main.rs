@@ -155,6 +155,8 @@ mod past_model;
 #[cfg(test)]
 mod past_proof;
 #[cfg(test)]
+mod past_terminal;
+#[cfg(test)]
 mod peers;
 #[cfg(test)]
 mod permission_rules;

@@ -123,6 +123,26 @@ fn past_that_is_asked_for_wrongly_is_an_error() {
         told.contains("1 chunk of nodes and 0 above them made") && told.contains("2 nodes of 1 session\n"),
         "{told}"
     );
+    // An id of something else says what it is of; the node of a chunk stands for the chunk.
+    let chunk = world.run(&["past", "2025", "--json"]).ok().json();
+    let source = chunk["sources"][0]["node"].as_str().unwrap();
+    let is_a_node = format!("{} is a node and no chunk", &source[..12]);
+    world.run(&["past", source]).fails(2, &[&is_a_node, "quipu show"]);
+    world.run(&["past", "sources", &source[..12]]).fails(2, &[&is_a_node]);
+    world.run(&["past", "deadbeef99"]).fails(2, &["no chunk of project", "`--all`"]);
+    world.run(&["past", "2025-01-01@deadbeef99"]).fails(2, &["begins with `deadbeef99`"]);
+    let of_node = world.run(&["past", &chunk["node"].as_str().unwrap()[..12], "--json"]).ok().json();
+    assert_eq!(of_node, chunk);
+    world.run(&["past", "1f26"]).fails(2, &["`1f26` is no time", "six digits"]);
+    world.run(&["past", "help"]).fails(2, &["`quipu past --help`"]);
+    // What was taken back is found by its id, and not by its time.
+    world.run(&["past", "retract", "2025"]).ok();
+    let id = chunk["id"].as_str().unwrap();
+    world.run(&["past", "review", "2025"]).fails(2, &["no chunk of project", &id[..12]]);
+    assert_eq!(world.run(&["past", &id[..12], "--json"]).ok().json()["state"], "retracted");
+    // Summaries that are found are nothing to go on with.
+    let found = world.run(&["search", "step 0 of alpha"]).ok().text();
+    assert!(!found.contains("--session past-"), "{found}");
 }
 
 #[test]

@@ -288,6 +288,114 @@ fn context_at_a_node_shows_what_stood_in_its_request() {
     world.check();
 }
 
+/// What a page has as data.
+fn data_of(page: &str, name: &str) -> Value {
+    let (_, data) = page.split_once(&format!("id=data-{name}>")).unwrap();
+    serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
+}
+
+/// A session of four runs, the last of which has another cover; its answers.
+fn with_two_covers(world: &World) -> Vec<String> {
+    world.run(&["-p", "one"]).ok();
+    world.run(&["-c", "-p", "two"]).ok();
+    import(world, "beta", 5, &["The port is 7411."]);
+    world.run(&["past", "build"]).ok();
+    world.run(&["-c", "-p", "three"]).ok();
+    world.run(&["-c", "-p", "four"]).ok();
+    let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    let nodes = world.nodes_of(&[&session]);
+    let answers = nodes.iter().filter(|node| node["role"] == "assistant");
+    answers.map(|node| node["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn page_and_context_show_the_same_past_of_a_request() {
+    let world = remembering(4);
+    let answers = with_two_covers(&world);
+    assert_eq!(answers.len(), 4);
+    let page = |at: &str| {
+        let name = format!("{at}.html");
+        let made = world.run(&["past", "page", "-o", &name, "--at", at, "--json"]).ok().json();
+        assert_eq!((&made["served"], &made["servedLeftOut"]), (&json!(2), &json!(0)), "{made}");
+        let text = std::fs::read_to_string(world.path("work").join(name)).unwrap();
+        let ids = data_of(&text, "chunks")["ids"].as_str().unwrap().to_owned();
+        let ids: Vec<String> =
+            ids.as_bytes().chunks(12).map(|id| String::from_utf8(id.to_vec()).unwrap()).collect();
+        (data_of(&text, "rest")["given"].clone(), ids)
+    };
+    let of = |cover: &Value, ids: &[String]| -> Vec<String> {
+        let place = |member: &Value| usize::try_from(member.as_u64().unwrap()).unwrap();
+        cover["members"].as_array().unwrap().iter().map(|member| ids[place(member)].clone()).collect()
+    };
+    for answer in &answers {
+        let context = world.run(&["context", "--at", answer, "--json"]).ok().json()["cover"].clone();
+        let (given, ids) = page(answer);
+        let request = &given["request"];
+        assert_eq!(request["node"], answer[..12]);
+        let cover = &request["cover"];
+        let members = context["members"].as_array().unwrap();
+        let wanted: Vec<&str> = members.iter().map(|member| &member["id"].as_str().unwrap()[..12]).collect();
+        assert_eq!(of(cover, &ids), wanted, "{request}");
+        assert_eq!(cover["leftOut"], context["leftOut"]);
+        assert_eq!(cover["next"].as_u64(), context["next"].as_array().map(|next| next.len() as u64));
+    }
+    // Each cover is listed with the requests that had it, and the newest with why.
+    let (given, ids) = page("2100-01-01");
+    let list = given["list"].as_array().unwrap();
+    let requests: Vec<&Value> = list.iter().map(|cover| &cover["requests"]).collect();
+    assert_eq!((requests, &given["chosen"]), (vec![&json!(3), &json!(1)], &json!(1)), "{given}");
+    for (cover, [first, last]) in list.iter().zip([[0, 2], [3, 3]]) {
+        assert_eq!(
+            (&cover["first"], &cover["last"]),
+            (&json!(answers[first][..12]), &json!(answers[last][..12]))
+        );
+    }
+    assert_eq!((of(&list[0], &ids).len(), of(&list[1], &ids).len()), (2, 3));
+    let chosen = |cover: &Value| -> Option<usize> {
+        Some(cover["decisions"].as_array()?.iter().filter(|one| one[1] == "chosen").count())
+    };
+    // From the chunks of now another cover would come than the first.
+    assert_eq!((chosen(&list[0]), chosen(&list[1])), (None, Some(3)), "{given}");
+    // At a time before it there was none.
+    assert_eq!(page("2020-01-01").0["chosen"], Value::Null);
+    world.check();
+}
+
+#[test]
+fn page_opens_with_covers_of_sessions_beside_the_computed() {
+    let Some(mut browser) = crate::browser::Browser::start() else { return };
+    let world = remembering(4);
+    let answers = with_two_covers(&world);
+    world.run(&["past", "page", "-o", "past.html", "--budget", "90"]).ok();
+    browser.open(&world.path("work/past.html"));
+    let text = |browser: &mut crate::browser::Browser, id: &str| -> String {
+        browser.run(&format!("document.getElementById('{id}').textContent")).as_str().unwrap().to_owned()
+    };
+    let given = text(&mut browser, "given");
+    assert!(given.contains(", 1 requests: 3 chunks") && given.contains("3 requests from"), "{given}");
+    assert!(given.contains(&answers[3][..12]) && given.contains(&answers[0][..12]), "{given}");
+    // What the budget of the page has no room for was served all the same.
+    assert!(text(&mut browser, "served").contains("not in the cover above"));
+    // The older one is a click away, and so is each chunk of it.
+    browser.run("[...document.querySelectorAll('#given > ul .link')].pop().click()");
+    let served = text(&mut browser, "served");
+    assert!(served.contains("Why these is not known") && served.contains("Nothing was shown of"), "{served}");
+    assert_eq!(browser.run("document.querySelectorAll('#served > ul > li').length"), 2);
+    browser.run("document.querySelector('#served .link').click()");
+    assert!(text(&mut browser, "chunk").contains("blue token"));
+    // Of a request that had none it says so.
+    world.run(&["config", "set", "memory.time", "off"]).ok();
+    world.server.push(Answer::new().text("Bare.").reply());
+    world.run(&["-p", "bare"]).ok();
+    let sessions = world.sessions();
+    let bare = sessions.iter().find(|row| row["title"] == "bare").unwrap()["id"].as_str().unwrap();
+    world.run(&["past", "page", "-o", "bare.html", "--at", bare]).ok();
+    browser.open(&world.path("work/bare.html"));
+    assert!(text(&mut browser, "given").contains("had no past before it"));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+    world.check();
+}
+
 /// Settings by which about the last exchange stays at a compaction.
 fn covering(world: &World, reserve: u32) {
     let path = world.path("home/.quipu/settings.json");

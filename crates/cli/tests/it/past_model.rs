@@ -13,7 +13,7 @@ const PARENT: u64 = 768;
 const TOKEN: u64 = 4;
 
 /// A world with eight turns of an hour each: eight leaves and a parent.
-fn world(script: impl IntoIterator<Item = Reply>) -> World {
+pub(crate) fn world(script: impl IntoIterator<Item = Reply>) -> World {
     let world = World::new(script);
     world.unchecked();
     price(&world);
@@ -22,7 +22,7 @@ fn world(script: impl IntoIterator<Item = Reply>) -> World {
 }
 
 /// What the past may cost a day.
-fn allow(world: &World, dollars: f64) {
+pub(crate) fn allow(world: &World, dollars: f64) {
     let settings = json!({ "retry": { "baseDelayMs": 1 }, "budget": { "background": { "past": dollars } } });
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
 }

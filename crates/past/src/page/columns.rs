@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use quipu_protocol::NodeId;
 use quipu_store::Graph;
 
-use super::html::shown;
+use super::html::{data_bytes, shown};
 use crate::prove::{ground_pending, is_kept_out};
 use crate::record::read_chunks_by_node;
 use crate::{ChunkEntry, PastError, PastId, PastIndex, PastScope, ReviewState, SummaryMethod};
@@ -59,40 +59,46 @@ impl PageColumns {
         let verdicts = ground_pending(store, scope, index).await?;
         let places: HashMap<PastId, usize> =
             live.iter().enumerate().map(|(at, chunk)| (chunk.id, at)).collect();
-        let mut columns = Self { parents: vec![None; live.len()], ..Self::default() };
-        let room = room(&live);
-        for some in live.chunks(PAGE) {
-            let nodes: Vec<NodeId> = some.iter().map(|chunk| chunk.node).collect();
+        let count = live.len();
+        let mut columns = Self {
+            parents: vec![None; count],
+            texts: vec![String::new(); count],
+            sources: vec![Vec::new(); count],
+            ..Self::default()
+        };
+        for (at, chunk) in live.iter().enumerate() {
+            for child in chunk.children.iter().filter_map(|child| places.get(child)) {
+                columns.parents[*child] = Some(at);
+            }
+            let is_out = verdicts.get(&chunk.id).is_some_and(|verdict| is_kept_out(chunk, verdict));
+            columns.ids.push(chunk.id);
+            columns.nodes.push(chunk.node);
+            columns.seqs.push(chunk.seq);
+            columns.starts.push(chunk.span.start());
+            columns.widths.push(chunk.span.width());
+            columns.levels.push(chunk.level.min(99));
+            columns.flags.push(flags(chunk, is_out));
+        }
+        let mut room = TextRoom::new(count);
+        for some in by_weight(&live).chunks(PAGE) {
+            let nodes: Vec<NodeId> = some.iter().map(|at| live[*at].node).collect();
             let mut read = read_chunks_by_node(store, scope, &nodes).await?;
-            for chunk in some {
-                let at = columns.ids.len();
-                for child in chunk.children.iter().filter_map(|child| places.get(child)) {
-                    columns.parents[*child] = Some(at);
+            for at in some {
+                let Some(chunk) = read.remove(&live[*at].node) else { continue };
+                let (text, is_short) = room.text(&chunk.summary);
+                if is_short {
+                    columns.shortened += 1;
+                    columns.flags[*at] |= SHORTENED;
                 }
-                let (summary, sources) = read
-                    .remove(&chunk.node)
-                    .map(|chunk| (chunk.summary, chunk.sources.iter().map(|source| source.node).collect()))
-                    .unwrap_or_default();
-                let text = shown(&summary, room[at]);
-                let is_short = text.ends_with('…') && !summary.trim_end().ends_with('…');
-                columns.shortened += usize::from(is_short);
-                let is_out = verdicts.get(&chunk.id).is_some_and(|verdict| is_kept_out(chunk, verdict));
-                columns.ids.push(chunk.id);
-                columns.nodes.push(chunk.node);
-                columns.seqs.push(chunk.seq);
-                columns.starts.push(chunk.span.start());
-                columns.widths.push(chunk.span.width());
-                columns.levels.push(chunk.level.min(99));
-                columns.flags.push(flags(chunk, is_out, is_short));
-                columns.texts.push(text);
-                columns.sources.push(sources);
+                columns.texts[*at] = text;
+                columns.sources[*at] = chunk.sources.iter().map(|source| source.node).collect();
             }
         }
         Ok(columns)
     }
 }
 
-fn flags(chunk: &ChunkEntry, is_out: bool, is_short: bool) -> u32 {
+fn flags(chunk: &ChunkEntry, is_out: bool) -> u32 {
     let method = match chunk.method {
         SummaryMethod::Extractive { .. } => 0,
         SummaryMethod::Model(_) | SummaryMethod::Agent => BY_MODEL,
@@ -102,25 +108,59 @@ fn flags(chunk: &ChunkEntry, is_out: bool, is_short: bool) -> u32 {
     method
         | on(REVIEWED, chunk.state == ReviewState::Reviewed)
         | on(KEPT_OUT, is_out)
-        | on(SHORTENED, is_short)
         | on(UNTRUSTED, chunk.class == quipu_protocol::AuthorClass::Untrusted)
 }
 
-/// Bytes of each summary: all of it while there is room, the coarse first, then the new.
-fn room(live: &[&ChunkEntry]) -> Vec<usize> {
+/// The places of chunks, in the order in which their words have room: the coarse first, then the new.
+fn by_weight(live: &[&ChunkEntry]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..live.len()).collect();
     order.sort_by_key(|at| {
         let chunk = live[*at];
         (std::cmp::Reverse(chunk.level), std::cmp::Reverse(chunk.span.end()), chunk.id)
     });
-    let mut left = TEXTS.saturating_sub(live.len() * SHORT);
-    let mut room = vec![SHORT; live.len()];
-    for at in order {
-        let more = live[at].bytes.min(TEXT).saturating_sub(SHORT);
-        if more <= left {
-            left -= more;
-            room[at] += more;
-        }
+    order
+}
+
+/// What is left for words: all of a summary while there is room, else its beginning, for which there always is.
+struct TextRoom {
+    left: usize,
+}
+
+impl TextRoom {
+    fn new(count: usize) -> Self {
+        Self { left: TEXTS.saturating_sub(count * SHORT) }
     }
-    room
+
+    /// What the page has of a summary, and whether that is not all.
+    fn text(&mut self, summary: &str) -> (String, bool) {
+        let whole = shown(summary, TEXT);
+        let more = data_bytes(&whole).saturating_sub(SHORT);
+        let text = if more <= self.left {
+            self.left -= more;
+            whole
+        } else {
+            shown(summary, SHORT)
+        };
+        let is_short = text.ends_with('…') && !summary.trim_end().ends_with('…');
+        (text, is_short)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summary_is_whole_while_there_is_room_for_its_data() {
+        let mut room = TextRoom::new(2);
+        let summary = "> Please do step 0 of alpha.\n- Did step 0 in src/alpha.rs & more.";
+        assert_eq!(room.text(summary), (summary.to_owned(), false));
+        assert!(room.text(&"<".repeat(TEXT)).1, "it is longer than any");
+        room.left = data_bytes(summary) - SHORT - 1;
+        let (text, is_short) = room.text(summary);
+        assert!(is_short && data_bytes(&text) <= SHORT + '…'.len_utf8(), "{text}");
+        room.left += 1;
+        assert!(!room.text(summary).1);
+        assert_eq!(room.left, 0);
+    }
 }

@@ -7,6 +7,7 @@ use quipu_protocol::{NodeId, UnixMs};
 use quipu_store::{Graph, Seq, decode_shown};
 
 use super::columns::PageColumns;
+use super::given::GivenCovers;
 use super::html::shown;
 use crate::pages::Pages;
 use crate::segments::importer_of;
@@ -58,6 +59,7 @@ impl PageEvidence {
         store: &dyn Graph,
         scope: &PastScope,
         columns: &PageColumns,
+        given: &mut GivenCovers,
     ) -> Result<Self, PastError> {
         let mut found = Self::default();
         let all: usize = columns.sources.iter().map(Vec::len).sum();
@@ -71,13 +73,17 @@ impl PageEvidence {
         }
         let leaves = Leaves::of(columns);
         let hidden = store.hidden();
-        for row in scope.sessions(store).await? {
+        let rows = scope.sessions(store).await?;
+        let mut firsts = GivenCovers::first_covers(store, &rows).await?;
+        for row in rows {
             let Some(head) = row.head else { continue };
+            given.begin(&row, firsts.remove(&row.base));
             let mut gap: Option<PageGap> = None;
             let mut pages = Pages::below(store, row.base, head).await?;
             while let Some(piece) = pages.next().await? {
                 for stored in piece.nodes.iter().filter(|stored| !hidden.hides(&stored.node.id)) {
                     let decoded = decode_shown(&hidden, &stored.node, &piece.objects);
+                    given.take(&stored.node, &decoded.entry);
                     let Some((said, _)) = source_of(&decoded, importer_of(&row)) else { continue };
                     let at = time_of(&decoded.entry, stored.node.record.timestamp);
                     match named.get_mut(&stored.node.id) {
@@ -104,6 +110,7 @@ impl PageEvidence {
                 }
             }
             found.close(gap);
+            given.end();
         }
         // Of sessions that were removed, or that are of another scope, a node may still be there.
         let lost: Vec<(NodeId, Vec<usize>)> = named

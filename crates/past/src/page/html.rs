@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::PastPage;
-use crate::PastId;
-use crate::cover::Verdict;
+use super::given::GivenCover;
+use crate::cover::{Decision, Verdict};
+use crate::{OpeningState, PastId};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -20,19 +21,30 @@ const DECISIONS: usize = 5_000;
 const QUESTIONS: usize = 1_000;
 const DIFFERENT: usize = 100;
 
+/// Bytes of a hidden letter by its number.
+const HIDDEN: usize = 10;
+
+/// Bytes of a letter as it is written, so that a text of them makes no larger page.
+const fn letter_bytes(letter: char) -> usize {
+    match letter {
+        '<' | '>' | '&' => 6,
+        '"' | '\\' | '\n' | '\t' => 2,
+        letter => letter.len_utf8(),
+    }
+}
+
+/// Bytes of data that a text takes which is [`shown`].
+pub(super) fn data_bytes(text: &str) -> usize {
+    text.chars().map(letter_bytes).sum()
+}
+
 /// The beginning of a text in so many bytes of data at most, in which hidden letters are shown by their numbers.
 pub(super) fn shown(text: &str, most: usize) -> String {
     let mut shown = String::with_capacity(text.len().min(most));
     let mut left = most;
     for letter in text.trim().chars() {
         let is_hidden = quipu_tools::is_invisible(letter);
-        let bytes = match letter {
-            // As they are written, so that a text of them makes no larger page.
-            '<' | '>' | '&' => 6,
-            '"' | '\\' | '\n' | '\t' => 2,
-            _ if is_hidden => 10,
-            letter => letter.len_utf8(),
-        };
+        let bytes = if is_hidden { HIDDEN } else { letter_bytes(letter) };
         if bytes > left {
             shown.push('…');
             break;
@@ -76,7 +88,7 @@ pub(super) fn write(page: &PastPage, out: &mut dyn Write) -> io::Result<()> {
          <canvas id=lanes></canvas></section>\n\
          <main>\n<nav><input id=find type=search placeholder=Search aria-label=Search autocomplete=off spellcheck=false>\
          <output id=hits></output><div id=tree></div></nav>\n\
-         <article id=chunk></article>\n<aside>\n<section id=cover></section>\n<section id=evidence></section>\n\
+         <article id=chunk></article>\n<aside>\n<section id=cover></section>\n<section id=given></section>\n<section id=evidence></section>\n\
          <section id=proofs></section>\n</aside>\n</main>\n"
     )?;
     for (id, value) in [("chunks", chunks(page)), ("sources", sources(page)), ("rest", rest(page))] {
@@ -125,31 +137,73 @@ fn sources(page: &PastPage) -> Value {
     json!({ "ids": ids, "said": said })
 }
 
+/// Where each node stands among the chunks.
+type Places = std::collections::HashMap<quipu_protocol::NodeId, usize>;
+
+/// A decision: of which chunk, what, why, and how relevant that is.
+fn decision(decision: &Decision, places: &Places) -> Value {
+    let (kind, why) = match decision.verdict {
+        Verdict::Chosen(why) => ("chosen", json!(why)),
+        Verdict::Split(why) => ("split", json!(why)),
+        Verdict::Dropped(why) => ("dropped", json!(why)),
+    };
+    let why = match why {
+        Value::Object(why) => {
+            why.into_iter().map(|(name, of)| format!("{name}: {}", of.as_str().unwrap_or_default())).collect()
+        }
+        why => why.as_str().unwrap_or_default().to_owned(),
+    };
+    json!([places.get(&decision.id), kind, why.replace('_', " "), decision.level])
+}
+
+/// The covers that sessions were given, and that of the request that was asked for.
+fn given(page: &PastPage, places: &Places) -> Value {
+    let given = &page.given;
+    let short_node = |node: quipu_protocol::NodeId| node.to_string()[..DIGITS].to_owned();
+    let list: Vec<Value> = given
+        .covers
+        .iter()
+        .map(|cover| {
+            let GivenCover { session, at, answers, first, last, state, plan, .. } = cover;
+            let mut value = served(state, plan.as_deref(), places);
+            value["session"] = shown(session.as_str(), 100).into();
+            (value["at"], value["requests"]) = ((*at).into(), (*answers).into());
+            (value["first"], value["last"]) = (short_node(*first).into(), short_node(*last).into());
+            value
+        })
+        .collect();
+    let request = given.request.as_ref().map(|request| {
+        let state = request.opening.as_ref().filter(|state| !state.served.members.is_empty());
+        let plan = given.request_plan.as_deref();
+        let cover = state.map(|state| served(state, plan, places));
+        json!({ "node": short_node(request.node), "cover": cover })
+    });
+    json!({
+        "list": list, "chosen": given.chosen, "request": request, "leftOut": given.left_out,
+        "elsewhere": given.elsewhere,
+    })
+}
+
+/// A cover as it was served: chunks by their places, those that are shown no more by their id and range.
+fn served(state: &OpeningState, plan: Option<&[Decision]>, places: &Places) -> Value {
+    let members = state.served.members.iter().map(|member| match places.get(&member.node) {
+        Some(at) => json!(at),
+        None => json!([short(&member.id), shown(&member.key, 120)]),
+    });
+    json!({
+        "members": members.collect::<Vec<Value>>(), "cost": state.served.cost, "until": state.boundary,
+        "leftOut": state.served.left_out.as_deref().map(|range| shown(range, 120)),
+        "next": state.pending.as_ref().map(|next| next.members.len()), "budget": state.budget,
+        "decisions": plan.map(|plan| plan.iter().map(|one| decision(one, places)).collect::<Vec<Value>>()),
+    })
+}
+
 /// The cover, evidence, and proofs.
 fn rest(page: &PastPage) -> Value {
     let PastPage { columns, evidence, cover, ask, proof, .. } = page;
-    let places: std::collections::HashMap<_, usize> =
-        columns.nodes.iter().enumerate().map(|(at, node)| (*node, at)).collect();
+    let places: Places = columns.nodes.iter().enumerate().map(|(at, node)| (*node, at)).collect();
     let decisions = &cover.cover.decisions;
-    let listed: Vec<Value> = decisions
-        .iter()
-        .take(DECISIONS)
-        .map(|decision| {
-            let (kind, why) = match decision.verdict {
-                Verdict::Chosen(why) => ("chosen", json!(why)),
-                Verdict::Split(why) => ("split", json!(why)),
-                Verdict::Dropped(why) => ("dropped", json!(why)),
-            };
-            let why = match why {
-                Value::Object(why) => why
-                    .into_iter()
-                    .map(|(name, of)| format!("{name}: {}", of.as_str().unwrap_or_default()))
-                    .collect(),
-                why => why.as_str().unwrap_or_default().to_owned(),
-            };
-            json!([places.get(&decision.id), kind, why.replace('_', " "), decision.level])
-        })
-        .collect();
+    let listed: Vec<Value> = decisions.iter().take(DECISIONS).map(|one| decision(one, &places)).collect();
     let counts = |of: &std::collections::HashMap<usize, usize>| -> Value {
         let mut counts: Vec<(usize, usize)> = of.iter().map(|(at, count)| (*at, *count)).collect();
         counts.sort_unstable();
@@ -192,6 +246,7 @@ fn rest(page: &PastPage) -> Value {
             "budget": ask.budget, "cost": cover.cost, "boundary": ask.boundary, "about": about, "decisions": listed,
             "decided": decisions.len(), "shortfall": cover.cover.shortfall, "leftOut": left_out,
         },
+        "given": given(page, &places),
         "overlap": counts(&evidence.overlap), "late": counts(&evidence.late), "missing": counts(&evidence.missing),
         "gaps": gaps, "gapCount": evidence.gap_count, "proof": proof,
     })

@@ -3,18 +3,20 @@
 
 mod columns;
 mod evidence;
+mod given;
 mod html;
 
 use std::io::{self, Write};
 
-use quipu_protocol::UnixMs;
+use quipu_protocol::{NodeId, UnixMs};
 use quipu_store::Graph;
 
 use crate::cover::Charge;
-use crate::{CoverStock, PastCover, PastError, PastIndex, PastScope};
+use crate::{CoverStock, OpeningState, PastCover, PastError, PastIndex, PastScope};
 
 use columns::PageColumns;
 use evidence::PageEvidence;
+use given::GivenCovers;
 
 /// Which cover the page shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,8 +29,19 @@ pub struct PageAsk {
     pub about: Option<String>,
     /// The first moment of the present: what ends later is not served. `None` for now.
     pub boundary: Option<UnixMs>,
+    /// The node whose request the page is to show, if any.
+    pub request: Option<RequestOpening>,
     /// When the page is made.
     pub now: UnixMs,
+}
+
+/// What stood before the conversation in the request of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestOpening {
+    /// The node.
+    pub node: NodeId,
+    /// The past in that request; `None` where there was none.
+    pub opening: Option<OpeningState>,
 }
 
 /// What a page shows.
@@ -38,6 +51,7 @@ pub struct PastPage {
     ask: PageAsk,
     columns: PageColumns,
     evidence: PageEvidence,
+    given: GivenCovers,
     cover: PastCover,
     proof: Option<crate::ProofRecord>,
     faults: usize,
@@ -52,6 +66,10 @@ pub struct PageSize {
     pub shortened: usize,
     /// Sources of which the page has the beginning.
     pub excerpts: usize,
+    /// Covers that sessions were given.
+    pub given: usize,
+    /// Covers that sessions were given and that are not in the page, as there are too many.
+    pub given_left_out: usize,
 }
 
 impl PastPage {
@@ -65,17 +83,20 @@ impl PastPage {
         index: &PastIndex,
         ask: PageAsk,
     ) -> Result<Self, PastError> {
+        let columns = PageColumns::read(store, scope, index).await?;
+        let mut given = GivenCovers::new(scope, ask.request.clone());
+        let evidence = PageEvidence::read(store, scope, &columns, &mut given).await?;
         let stock = CoverStock::read(store, scope, index, ask.charge).await?;
         let cover = stock.cover_before(ask.budget, ask.about.as_deref(), ask.boundary);
+        given.explain(&stock, ask.boundary);
         drop(stock);
-        let columns = PageColumns::read(store, scope, index).await?;
-        let evidence = PageEvidence::read(store, scope, &columns).await?;
         let scope = scope.name();
         Ok(Self {
             scope,
             ask,
             columns,
             evidence,
+            given,
             cover,
             proof: index.proof.clone(),
             faults: index.fault_count,
@@ -85,8 +106,14 @@ impl PastPage {
     /// What it has.
     #[must_use]
     pub fn size(&self) -> PageSize {
-        let Self { columns, evidence, .. } = self;
-        PageSize { chunks: columns.len(), shortened: columns.shortened, excerpts: evidence.excerpts() }
+        let Self { columns, evidence, given, .. } = self;
+        PageSize {
+            chunks: columns.len(),
+            shortened: columns.shortened,
+            excerpts: evidence.excerpts(),
+            given: given.covers.len(),
+            given_left_out: given.left_out,
+        }
     }
 
     /// Writes the page.

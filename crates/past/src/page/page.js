@@ -210,6 +210,55 @@
       list(place, leftOut, ([start, end, chunks]) => make('li', time(start) + '..' + time(end) + ': ' + chunks + ' chunks'));
     }
   };
+  // What sessions were really given, beside what the rules give from the chunks of now.
+  const given = () => {
+    const place = of('given'), { list: all, chosen, request, leftOut, elsewhere } = rest.given;
+    place.append(make('h2', 'Served to sessions'));
+    const head = make('p', '', 'dim'), body = make('div');
+    body.id = 'served';
+    place.append(head, body);
+    const mark = (at) => { const verdict = verdicts.get(at); return verdict && verdict[0] === 'chosen' ? 'also in the cover above' : 'not in the cover above'; };
+    const open = (cover, title) => {
+      head.textContent = title + ': ' + cover.members.length + ' chunks, ' + cover.cost + (cover.budget === null ? '' : ' of ' + cover.budget) +
+        ' tokens, of what ended until ' + time(cover.until) + (cover.next === null ? '' : '; from the next run on another cover, of ' + cover.next + ' chunks');
+      body.replaceChildren();
+      const why = new Map((cover.decisions || []).filter((one) => one[0] !== null).map((one) => [one[0], one]));
+      list(body, cover.members, (one) => {
+        const li = make('li');
+        if (typeof one === 'number') {
+          const plan = why.get(one);
+          li.append(link(one), make('span', ' ' + id(one) + (plan ? ' ' + plan[2] : '') + ', ' + mark(one), 'dim'));
+        } else li.append(make('span', one[1] + ' ' + one[0] + ': not among the chunks of this page', 'dim'));
+        return li;
+      });
+      if (cover.leftOut) body.append(make('p', 'Nothing was shown of ' + cover.leftOut + '.', 'dim'));
+      if (!cover.decisions) {
+        body.append(make('p', 'Why these is not known: the rules would choose others from the chunks of now, or the record does not say its budget.', 'dim'));
+        return;
+      }
+      for (const kind of ['split', 'dropped']) {
+        const some = cover.decisions.filter((one) => one[1] === kind && one[0] !== null);
+        if (!some.length) continue;
+        body.append(make('h2', some.length + ' ' + kind, kind));
+        list(body, some, ([at, , reason]) => { const li = make('li'); li.append(link(at), make('span', ' ' + reason, 'dim')); return li; });
+      }
+    };
+    const title = (cover) => 'From ' + time(cover.at) + ' in ' + cover.session + ', ' + cover.requests + ' requests';
+    if (request) {
+      if (request.cover) open(request.cover, 'In the request of ' + request.node);
+      else head.textContent = 'The request of ' + request.node + ' had no past before it.';
+    } else if (chosen !== null) open(all[chosen], title(all[chosen]));
+    else head.textContent = all.length ? 'None until then.' : 'None.';
+    list(place, [...all].reverse(), (cover) => {
+      const li = make('li'), made = make('button', time(cover.at), 'link');
+      made.type = 'button';
+      made.addEventListener('click', () => open(cover, title(cover)));
+      li.append(made, make('span', ' ' + cover.session + ', ' + cover.requests + ' requests from ' + cover.first + ' to ' + cover.last + ', ' + cover.members.length + ' chunks', 'dim'));
+      return li;
+    });
+    if (leftOut) place.append(make('p', leftOut + ' older ones are not in this page.', 'dim'));
+    if (elsewhere) place.append(make('p', elsewhere + ' covers of another past are not in this page.', 'dim'));
+  };
   const evidence = () => {
     const place = of('evidence');
     place.append(make('h2', 'Evidence late or missing'));
@@ -265,6 +314,7 @@
     (rest.shortened ? '; ' + rest.shortened + ' summaries are shortened' : '') + (rest.faults ? '; ' + rest.faults + ' chunks have a fault' : '');
   forest();
   cover();
+  given();
   evidence();
   proofs();
   draw();

@@ -15,6 +15,7 @@ mod logins;
 pub(crate) mod messages;
 pub(crate) mod models;
 pub(crate) mod moves;
+pub(crate) mod past;
 pub(crate) mod planning;
 pub(crate) mod reports;
 pub(crate) mod search;

@@ -70,13 +70,6 @@ pub(crate) const MEMORY: SlashCommand = SlashCommand::new(
     |_, arguments, effects| run(named("memory", words(arguments)), effects),
 )
 .completes();
-pub(crate) const PAST: SlashCommand = SlashCommand::new(
-    "past",
-    "[RANGE|ID|ACTION]",
-    "show summaries of the past by time, and make them",
-    |_, arguments, effects| run(named("past", words(arguments)), effects),
-)
-.completes();
 pub(crate) const PERMISSIONS: SlashCommand = SlashCommand::new(
     "permissions",
     "[ACTION]",
@@ -89,7 +82,7 @@ pub(crate) const EXPORT: SlashCommand =
         .completes()
         .of_session();
 
-fn named(name: &str, arguments: impl IntoIterator<Item = String>) -> Vec<String> {
+pub(crate) fn named(name: &str, arguments: impl IntoIterator<Item = String>) -> Vec<String> {
     std::iter::once(name.to_owned()).chain(arguments).collect()
 }
 
@@ -166,7 +159,8 @@ pub(crate) fn run(words: Vec<String>, effects: &mut Vec<Effect>) {
     )));
 }
 
-fn show(state: &mut State, what: &str, printed: &CommandOutput) {
+/// Shows what a command printed.
+pub(crate) fn show(state: &mut State, what: &str, printed: &CommandOutput) {
     let mut lines =
         vec![Line::default(), Line::styled(format!("/{}", crate::clean(what)), state.theme.command)];
     let columns = state.size.columns;

@@ -2,9 +2,9 @@
 
 use quipu_protocol::{NodeId, SessionId};
 
-use super::{sessions, ways};
+use super::{past, sessions, ways};
 use crate::component::{Component, OpenComponent};
-use crate::host::{Reach, TreeKind, TreeRow};
+use crate::host::{PastRow, Reach, TreeKind, TreeRow};
 use crate::navigator::{Navigator, NavigatorResult};
 use crate::reader::Reader;
 use crate::{Action, Effect, Key, KeyCode, Line, Request, Size, SlashCommand, State, Theme};
@@ -68,6 +68,21 @@ fn unfold(row: &TreeRow) -> Option<Request> {
     Some(Request::to_host("unfold", move |host| host.unfold(below, depth, count, level), then))
 }
 
+/// The parts of a past or of a chunk, below its row.
+fn below(row: PastRow) -> Request {
+    let of = row.clone();
+    let then = move |state: &mut State, rows: Vec<TreeRow>, _: &mut Vec<Effect>| {
+        let Some(navigator) = state.shown_component::<Navigator>() else { return };
+        if !navigator.open_past(&of, rows) {
+            state.hint = Some(match of.chunk {
+                Some(_) => "This summary names no nodes".into(),
+                None => "There is no summary yet; Enter shows what makes them".into(),
+            });
+        }
+    };
+    Request::to_host("past", |host| host.past_rows(row), then)
+}
+
 /// What a node says.
 fn preview(node: NodeId) -> Request {
     let then = for_navigator(move |navigator, text: String| navigator.previewed(node, &text));
@@ -112,6 +127,12 @@ impl Component for Navigator {
                 rows(reach, effects);
                 None
             }
+            NavigatorResult::Past(row) => {
+                past::commands_of(state, row);
+                return None;
+            }
+            NavigatorResult::Below(row) => Some(below(row)),
+            NavigatorResult::Sources(row) => Some(past::sources(row)),
             NavigatorResult::Unfold(row) => unfold(&row),
             NavigatorResult::Preview(node) => Some(preview(node)),
             NavigatorResult::Nodes(session) => Some(nodes(session)),

@@ -1,7 +1,7 @@
 //! What the state asks for is begun; what comes of it is an input.
 
 use std::path::PathBuf;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use super::{Run, TaskMessage, external};
 use crate::editor::{Candidate, Query};
@@ -66,8 +66,13 @@ impl Run {
 
     /// Asks the host; the reply is an input, unless it was stopped.
     fn ask(&mut self, request: Request) {
-        let context = Context { host: self.host.clone(), session: self.session.clone() };
         let up = self.up.clone();
+        let early = up.clone();
+        let early = Arc::new(move |reply| {
+            // Nobody listens at the end.
+            drop(early.send(TaskMessage::Input(Box::new(UiEvent::Reply(reply)))));
+        });
+        let context = Context { host: self.host.clone(), session: self.session.clone(), early };
         self.tasks.spawn(async move {
             if let Some(reply) = request.carry_out(context).await {
                 // Nobody listens at the end.

@@ -11,16 +11,27 @@ pub(crate) struct OngoingTask {
     pub(crate) since: UnixMs,
     /// What, in a word or two.
     pub(crate) what: String,
+    /// How far it is, where that is known.
+    pub(crate) progress: String,
 }
 
 impl OngoingTask {
+    pub(crate) fn new(since: UnixMs, what: impl Into<String>) -> Self {
+        Self { since, what: what.into(), progress: String::new() }
+    }
+
+    /// What it is and how far.
+    pub(crate) fn words(&self) -> String {
+        if self.progress.is_empty() { self.what.clone() } else { format!("{}: {}", self.what, self.progress) }
+    }
+
     /// A person was waited for so long: that is none of its time.
     fn waited(&mut self, time: UnixMs) {
         self.since = self.since.saturating_add(time.max(0));
     }
 }
 
-/// A running check of a key with its provider, or a login.
+/// A running check of a key with its provider, a login, or a command that takes long.
 #[derive(Debug)]
 pub(crate) struct KeyCheck {
     working: OngoingTask,
@@ -29,13 +40,20 @@ pub(crate) struct KeyCheck {
     pub(crate) stop: Stop,
 }
 
+impl KeyCheck {
+    /// What runs, in a word or two.
+    pub(crate) fn what(&self) -> &str {
+        &self.working.what
+    }
+}
+
 /// All that is under way in the session and beside it.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     pub(crate) working: Option<OngoingTask>,
     /// The context is being summed up, or the session goes to another node.
     pub(crate) busy: Option<OngoingTask>,
-    /// A provider is asked whether it takes a key.
+    /// A provider is asked whether it takes a key, or a command runs that takes long.
     pub(crate) checking: Option<KeyCheck>,
     /// The next try of a call: which, when, and why.
     pub(crate) retry: Option<(u32, UnixMs, ModelError)>,
@@ -71,7 +89,14 @@ impl Activity {
 
     /// A provider is asked about a key, or is to have one, or its login is waited for.
     pub(crate) fn check(&mut self, what: String, since: UnixMs, stop: Stop, stopped: &'static str) {
-        self.checking = Some(KeyCheck { working: OngoingTask { since, what }, stopped, stop });
+        self.checking = Some(KeyCheck { working: OngoingTask::new(since, what), stopped, stop });
+    }
+
+    /// How far what runs beside the session is.
+    pub(crate) fn set_progress(&mut self, progress: &str) {
+        if let Some(checking) = &mut self.checking {
+            progress.clone_into(&mut checking.working.progress);
+        }
     }
 
     /// A person is asked.

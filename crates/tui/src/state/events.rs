@@ -23,7 +23,7 @@ impl State {
         match &envelope.event {
             Event::RunStarted => {
                 self.linear.iter_mut().for_each(|linear| linear.sent = false);
-                self.activity.working = Some(OngoingTask { since: at, what: "waiting for the model".into() });
+                self.activity.working = Some(OngoingTask::new(at, "waiting for the model"));
             }
             Event::TurnStarted { .. } => {
                 self.transcript.shown.clear();
@@ -147,15 +147,14 @@ impl State {
                     CompactionReason::Overflow => "the provider rejected the context as too long",
                     CompactionReason::Manual => "requested",
                 };
-                self.activity.busy = Some(OngoingTask { since: at, what: format!("compacting ({why})") });
+                self.activity.busy = Some(OngoingTask::new(at, format!("compacting ({why})")));
             }
             Event::CompactionEnded { result, .. } => {
                 self.activity.busy = None;
                 self.on_compacted(result);
             }
             Event::JumpStarted { to } => {
-                self.activity.busy =
-                    Some(OngoingTask { since: at, what: format!("going to {}", to.short()) });
+                self.activity.busy = Some(OngoingTask::new(at, format!("going to {}", to.short())));
             }
             Event::JumpEnded { result } => {
                 self.activity.busy = None;

@@ -282,7 +282,7 @@ impl State {
     }
 
     /// What does something, to be said in a hint: the kernel knows no other keys where it edits lines.
-    pub(super) fn key_of(&self, action: Action) -> String {
+    pub(crate) fn key_of(&self, action: Action) -> String {
         match action {
             Action::Interrupt | Action::Clear if self.linear.is_some() => "Ctrl-C".to_owned(),
             Action::Exit if self.linear.is_some() => "Ctrl-D".to_owned(),

@@ -10,8 +10,9 @@ use quipu_protocol::{BashExecutionMessage, Model, NodeId, SessionId, Thinking};
 use quipu_tui::editor::Candidate;
 use quipu_tui::{
     CommandOutput, Context, CycleModel, Effect, FoundItems, Glimpse, Host, HostError, HostFuture, KeyOutcome,
-    LocalServers, LoginMethod, LoginOffer, ModelChoice, OpenError, OpenedSession, OutputSink, ProviderItem,
-    ProviderLogin, Reach, SessionItem, SessionRequest, SettingOutcome, State, TreeRow, UiEvent,
+    LocalServers, LoginMethod, LoginOffer, ModelChoice, OpenError, OpenedSession, OutputSink, PastRow,
+    ProviderItem, ProviderLogin, Reach, Reply, SessionItem, SessionRequest, SettingOutcome, State, TreeRow,
+    UiEvent,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +26,9 @@ pub(crate) struct FakeHost {
     pub(crate) settings: Vec<Candidate>,
     pub(crate) asked: Mutex<Vec<String>>,
     pub(crate) commands: CommandRegistry,
+    pub(crate) below: Vec<TreeRow>,
+    pub(crate) found: FoundItems,
+    pub(crate) printed: Option<CommandOutput>,
 }
 
 impl FakeHost {
@@ -46,8 +50,16 @@ pub(crate) fn carry_out(host: &Arc<FakeHost>, state: &mut State, effects: Vec<Ef
             others.push(effect);
             continue;
         };
-        let context = Context { host: host.clone(), session: None };
-        if let Some(Some(reply)) = request.carry_out(context).now_or_never() {
+        let early: Arc<Mutex<Vec<Reply>>> = Arc::default();
+        let told = early.clone();
+        let put = move |reply| told.lock().unwrap_or_else(PoisonError::into_inner).push(reply);
+        let context = Context { host: host.clone(), session: None, early: Arc::new(put) };
+        let reply = request.carry_out(context).now_or_never();
+        for reply in std::mem::take(&mut *early.lock().unwrap_or_else(PoisonError::into_inner)) {
+            let effects = state.on(UiEvent::Reply(reply), 0);
+            others.extend(carry_out(host, state, effects));
+        }
+        if let Some(Some(reply)) = reply {
             let effects = state.on(UiEvent::Reply(reply), 0);
             others.extend(carry_out(host, state, effects));
         }
@@ -105,6 +117,16 @@ impl Host for FakeHost {
         refused()
     }
 
+    fn past_rows(&self, row: PastRow) -> HostFuture<Vec<TreeRow>> {
+        self.note(format!("below {} {:?}", row.name, row.chunk.map(|chunk| chunk.key)));
+        given(self.below.clone())
+    }
+
+    fn past_sources(&self, row: PastRow) -> HostFuture<FoundItems> {
+        self.note(format!("sources {:?}", row.chunk.map(|chunk| chunk.key)));
+        given(self.found.clone())
+    }
+
     fn search(&self, _: Vec<String>) -> HostFuture<FoundItems> {
         refused()
     }
@@ -150,8 +172,20 @@ impl Host for FakeHost {
         refused()
     }
 
-    fn command(&self, _: Vec<String>) -> HostFuture<CommandOutput> {
-        refused()
+    fn command(&self, words: Vec<String>) -> HostFuture<CommandOutput> {
+        let Some(printed) = self.printed.clone() else { return refused() };
+        self.note(words.join(" "));
+        given(printed)
+    }
+
+    fn long_command(&self, words: Vec<String>, tell: OutputSink) -> HostFuture<CommandOutput> {
+        self.note(format!("long {}", words.join(" ")));
+        tell("1 of 2".into());
+        // Without an output it never ends.
+        match self.printed.clone() {
+            Some(printed) => given(printed),
+            None => Box::pin(std::future::pending()),
+        }
     }
 
     fn run_unkept(

@@ -1,0 +1,273 @@
+//! The covers that sessions were really given, as their records have them; and why, where that can be told.
+
+use std::collections::HashMap;
+
+use quipu_dag::Node;
+use quipu_protocol::{Entry, Epoch, Message, NodeId, SessionId, UnixMs};
+use quipu_store::{Graph, SessionRow, decode_nodes};
+
+use super::RequestOpening;
+use crate::cover::Decision;
+use crate::pages::PAGE;
+use crate::{CoverStock, OpeningState, PastError, PastScope, ServedCover};
+
+/// Covers of a page at most, and chunks of all of them.
+const COVERS: usize = 500;
+const MEMBERS: usize = 40_000;
+/// Covers whose choice is told, and decisions of each.
+const PLANS: usize = 20;
+const DECISIONS: usize = 500;
+
+/// A cover, from the node that gave it to the next one.
+#[derive(Debug)]
+pub(super) struct GivenCover {
+    /// The beginning of the session, or the epoch.
+    pub(super) epoch: NodeId,
+    pub(super) session: SessionId,
+    /// When the first request with it was answered.
+    pub(super) at: UnixMs,
+    /// How many requests had it, and the node that answers the first of them and the last.
+    pub(super) answers: usize,
+    pub(super) first: NodeId,
+    pub(super) last: NodeId,
+    pub(super) state: OpeningState,
+    /// Why its chunks were chosen; `None` where the chunks of now would give another cover.
+    pub(super) plan: Option<Vec<Decision>>,
+}
+
+/// Those of all sessions of a past.
+#[derive(Debug)]
+pub(super) struct GivenCovers {
+    scope: PastScope,
+    /// By time.
+    pub(super) covers: Vec<GivenCover>,
+    /// Older ones that are too many for the page.
+    pub(super) left_out: usize,
+    /// Covers of another past that these sessions were given.
+    pub(super) elsewhere: usize,
+    /// The request that was asked for, and the choice of its cover.
+    pub(super) request: Option<RequestOpening>,
+    pub(super) request_plan: Option<Vec<Decision>>,
+    /// The cover that the page shows first.
+    pub(super) chosen: Option<usize>,
+    open: Option<GivenCover>,
+    /// What the walk is in.
+    session: SessionId,
+}
+
+impl GivenCovers {
+    pub(super) fn new(scope: &PastScope, request: Option<RequestOpening>) -> Self {
+        Self {
+            scope: scope.clone(),
+            covers: Vec::new(),
+            left_out: 0,
+            elsewhere: 0,
+            request,
+            request_plan: None,
+            chosen: None,
+            open: None,
+            session: scope.session(),
+        }
+    }
+
+    /// What sessions began with, by their first nodes.
+    pub(super) async fn first_covers(
+        store: &dyn Graph,
+        rows: &[SessionRow],
+    ) -> Result<HashMap<NodeId, OpeningState>, PastError> {
+        let mut firsts = HashMap::new();
+        // Sessions of other programs have none.
+        let own: Vec<NodeId> = rows.iter().filter(|row| !row.model.is_empty()).map(|row| row.base).collect();
+        for some in own.chunks(PAGE) {
+            let nodes: Vec<_> = store.nodes(some).await?.into_iter().flatten().collect();
+            let decoded = decode_nodes(store, &nodes).await?;
+            for (node, decoded) in nodes.iter().zip(decoded) {
+                if let Entry::Session(start) = &decoded.entry
+                    && let Some(state) = state_of(&start.epoch)
+                {
+                    firsts.insert(node.id, state);
+                }
+            }
+        }
+        Ok(firsts)
+    }
+
+    pub(super) fn begin(&mut self, row: &SessionRow, first: Option<OpeningState>) {
+        self.session = row.id.clone();
+        self.put(row.base, first);
+    }
+
+    /// The next node of a session.
+    pub(super) fn take(&mut self, node: &Node, entry: &Entry) {
+        match entry {
+            Entry::Epoch(epoch) => self.put(node.id, state_of(epoch)),
+            Entry::Message(answer @ Message::Assistant(_)) => {
+                let Some(open) = &mut self.open else { return };
+                if open.answers == 0 {
+                    let known = [answer.timestamp(), node.record.timestamp].into_iter().find(|at| *at > 0);
+                    (open.at, open.first) = (known.unwrap_or_default(), node.id);
+                }
+                open.answers += 1;
+                open.last = node.id;
+            }
+            Entry::Session(_) | Entry::Message(_) | Entry::Compaction(_) | Entry::Meta(_) => {}
+        }
+    }
+
+    /// The end of a session.
+    pub(super) fn end(&mut self) {
+        self.put(NodeId([0; 32]), None);
+    }
+
+    /// Another cover takes the place of the one that is given.
+    fn put(&mut self, epoch: NodeId, state: Option<OpeningState>) {
+        let session = self.session.clone();
+        let next = state.filter(|state| !state.served.members.is_empty()).map(|state| GivenCover {
+            epoch,
+            session,
+            at: 0,
+            answers: 0,
+            first: epoch,
+            last: epoch,
+            state,
+            plan: None,
+        });
+        // An epoch for another reason gives the same again.
+        if let (Some(open), Some(next)) = (&mut self.open, &next)
+            && open.state.served.members == next.state.served.members
+            && open.state.scope == next.state.scope
+        {
+            open.state.pending.clone_from(&next.state.pending);
+            return;
+        }
+        let ended = std::mem::replace(&mut self.open, next);
+        match ended.filter(|cover| cover.answers > 0) {
+            None => {}
+            Some(cover) if cover.state.scope != self.scope => self.elsewhere += 1,
+            Some(cover) => {
+                self.covers.push(cover);
+                if self.covers.len() >= 2 * COVERS {
+                    self.cut();
+                }
+            }
+        }
+    }
+
+    /// Leaves the newest.
+    fn cut(&mut self) {
+        self.covers.sort_by_key(|cover| std::cmp::Reverse((cover.at, cover.epoch)));
+        let mut room = MEMBERS;
+        let kept = self.covers.iter().take(COVERS).take_while(|cover| {
+            let count = cover.state.served.members.len();
+            let fits = count <= room;
+            room = room.saturating_sub(count);
+            fits
+        });
+        let kept = kept.count();
+        self.left_out += self.covers.len() - kept;
+        self.covers.truncate(kept);
+    }
+
+    /// Puts them in order, chooses the one that is shown first, and looks why the newest, and that one, are as they are: `before` is
+    /// the moment that the page is of.
+    pub(super) fn explain(&mut self, stock: &CoverStock, before: Option<UnixMs>) {
+        self.cut();
+        self.covers.reverse();
+        // What was given at the moment of the page, where it is of one.
+        let until = before.unwrap_or(UnixMs::MAX);
+        self.chosen = match &self.request {
+            Some(_) => None,
+            None => self.covers.iter().rposition(|cover| cover.at <= until),
+        };
+        if let Some(RequestOpening { opening: Some(state), .. }) = &self.request {
+            self.request_plan = plan_of(stock, state, None);
+        }
+        let newest = self.covers.len().saturating_sub(PLANS);
+        for at in (newest..self.covers.len()).chain(self.chosen.filter(|at| *at < newest)) {
+            // What is served now was chosen for what was asked when it waited.
+            let before = at.checked_sub(1).and_then(|before| self.covers.get(before));
+            let cover = &self.covers[at];
+            let before = before.filter(|before| before.session == cover.session).map(|before| &before.state);
+            let plan = plan_of(stock, &cover.state, before);
+            self.covers[at].plan = plan;
+        }
+    }
+}
+
+fn state_of(epoch: &Epoch) -> Option<OpeningState> {
+    let mut state = OpeningState::of(epoch.context.as_ref()?.opening.as_ref()?)?;
+    // A page has no words of it: those of its chunks are in the page already.
+    state.served = ServedCover { text: String::new(), ..state.served };
+    Some(state)
+}
+
+/// Why the chunks of a cover were chosen, where the same rules choose the same from the chunks of now.
+fn plan_of(
+    stock: &CoverStock,
+    state: &OpeningState,
+    earlier: Option<&OpeningState>,
+) -> Option<Vec<Decision>> {
+    [Some(state), earlier].into_iter().flatten().find_map(|asked| {
+        let cover = stock.serve_plan(asked.budget?, asked.question.as_deref(), state.boundary);
+        let chosen = cover.members.iter().map(|member| member.id);
+        let is_same = chosen.eq(state.served.members.iter().map(|member| member.node));
+        is_same.then(|| cover.decisions.into_iter().take(DECISIONS).collect())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PastId, ServedMember};
+
+    fn state(scope: PastScope, members: usize) -> OpeningState {
+        let member = |at: usize| {
+            let id = u8::try_from(at % 256).unwrap();
+            ServedMember { node: NodeId([id; 32]), id: PastId([id; 32]), key: String::new(), cost: 1 }
+        };
+        let members = (0..members).map(member).collect();
+        let served = ServedCover { members, ..ServedCover::default() };
+        OpeningState { scope, boundary: 1, question: None, budget: None, served, pending: None }
+    }
+
+    fn cover(at: UnixMs, members: usize) -> GivenCover {
+        let node = NodeId([1; 32]);
+        GivenCover {
+            epoch: node,
+            session: "s".into(),
+            at,
+            answers: 1,
+            first: node,
+            last: node,
+            state: state(PastScope::All, members),
+            plan: None,
+        }
+    }
+
+    #[test]
+    fn covers_of_a_page_are_the_newest_within_its_room() {
+        let mut given = GivenCovers::new(&PastScope::All, None);
+        given.covers = (0..2 * COVERS).map(|at| cover(at as UnixMs, 1)).collect();
+        given.cut();
+        assert_eq!((given.covers.len(), given.left_out), (COVERS, COVERS));
+        assert!(given.covers.iter().all(|cover| cover.at >= COVERS as UnixMs));
+        given.covers = (0..10).map(|at| cover(at, MEMBERS / 4)).collect();
+        given.cut();
+        assert_eq!(given.covers.len(), 4);
+        assert_eq!(given.left_out, COVERS + 6);
+    }
+
+    #[test]
+    fn cover_of_another_past_is_counted_and_not_shown() {
+        let mut given = GivenCovers::new(&PastScope::All, None);
+        let other = PastScope::Agent("other".to_owned());
+        for scope in [other, PastScope::All] {
+            given.put(NodeId([2; 32]), Some(state(scope, 2)));
+            given.open.iter_mut().for_each(|open| open.answers = 1);
+        }
+        // One that no request had, and the end.
+        given.put(NodeId([3; 32]), Some(state(PastScope::All, 3)));
+        given.end();
+        assert_eq!((given.covers.len(), given.elsewhere), (1, 1));
+    }
+}
