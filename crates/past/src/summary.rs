@@ -65,6 +65,14 @@ impl Summariser for ExtractiveSummary {
     }
 }
 
+impl ExtractiveSummary {
+    /// The same of a part of such a text, with its share of the room.
+    pub(crate) fn leaf_of_part(sources: &[SourceText], bytes: usize, of: usize) -> String {
+        let room = (LEAF * bytes).checked_div(of).unwrap_or(LEAF).clamp(SHORTEST, LEAF);
+        fitted(&chosen(sources), room)
+    }
+}
+
 /// What stands before a sentence, and the text it is of.
 type MarkedText<'a> = (&'static str, &'a str);
 

@@ -13,6 +13,7 @@ pub use item::{
     SplitCause, Verdict,
 };
 pub use relevance::RelevanceIndex;
+pub(crate) use relevance::stems;
 pub use render::{Charge, CoverLine, frame_cost, line_cost, render};
 
 /// The cover of these chunks. Who asks often about the same chunks keeps a [`Forest`].
