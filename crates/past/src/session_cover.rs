@@ -12,13 +12,14 @@ use crate::cover::{
 use crate::recalled::{minute_key, part_about, tiles};
 use crate::segments::{importer_of, segments_of};
 use crate::source::{SourceSpeaker, SourceText, source_of, time_of};
-use crate::tree::{TreeItem, groups};
 use crate::{ChildSummary, ExtractiveSummary, PastError, Segment, Summariser as _, TimeRange, WorkId};
 
 /// Nodes that are read at once.
 const PAGE: usize = 512;
 /// A time at which no conversation is under way any more.
 const LONG_AFTER: i64 = i64::MAX;
+/// Children of a summary at most.
+const CHILDREN: usize = 4;
 /// Turns that stand as they were said at most, and how much of the best one's relevance they have at least.
 const HITS: usize = 16;
 const HIT: f64 = 0.3;
@@ -247,23 +248,21 @@ fn split_at_hits(
     }
 }
 
-/// Parents above the stretches, level on level, until one stands for all.
+/// Parents above the stretches, level on level, until one stands for all. They have few children each: a summary gives way to all of
+/// its children or to none, so that much of a budget would be left where they are many.
 fn grow(stretches: &mut Vec<Stretch>) {
     let mut level: Vec<usize> = (0..stretches.len()).collect();
     while level.len() > 1 {
-        let item =
-            |at: &usize| stretches.get(*at).map(|one| TreeItem { span: one.span, work: one.work, at: *at });
-        let mut items: Vec<TreeItem> = level.iter().filter_map(item).collect();
-        items.sort_unstable_by_key(|item| (item.span, item.work));
-        let groups = match groups(&items) {
-            groups if groups.is_empty() => std::iter::once(0..items.len()).collect(),
-            groups => groups,
-        };
-        let mut parents = Vec::with_capacity(groups.len());
-        for group in groups {
-            let Some((first, rest)) = items.get(group).and_then(<[TreeItem]>::split_first) else { continue };
-            let children: Vec<usize> = std::iter::once(first).chain(rest).map(|item| item.at).collect();
-            let span = rest.iter().fold(first.span, |span, item| span.union(item.span));
+        level.sort_by_key(|at| stretches.get(*at).map(|one| (one.span, one.work)));
+        let count = level.len().div_ceil(CHILDREN);
+        let mut parents = Vec::with_capacity(count);
+        for nth in 0..count {
+            // As even as that goes.
+            let group = nth * level.len() / count..(nth + 1) * level.len() / count;
+            let children: Vec<usize> = level.get(group).unwrap_or_default().to_vec();
+            let mut spans = children.iter().filter_map(|at| stretches.get(*at)).map(|one| one.span);
+            let Some(first) = spans.next() else { continue };
+            let span = spans.fold(first, TimeRange::union);
             let said: Vec<ChildSummary> = children
                 .iter()
                 .filter_map(|at| stretches.get(*at))

@@ -35,7 +35,7 @@ enum Way {
     Empty,
     /// By a model whose summary says every fact.
     Ideal,
-    /// By a cover.
+    /// By sentences of what leaves, without a call.
     Cover,
 }
 

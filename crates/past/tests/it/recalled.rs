@@ -171,3 +171,23 @@ async fn cover_of_a_session_has_what_it_is_about_as_it_was_said() {
     // Words that nothing has change nothing.
     assert_eq!(cover(Some("zebra")).await.unwrap(), blind);
 }
+
+#[tokio::test]
+async fn cover_of_a_long_session_uses_its_budget() {
+    let world = World::new();
+    let mut said: Vec<(UnixMs, Message)> = Vec::new();
+    for turn in 0..160_i64 {
+        let at = EPOCH + turn * MINUTE;
+        said.push(asked(&format!("Go on with part {turn} of the survey."), at));
+        said.push(answered(&filler(&format!("part {turn} {}", "and more ".repeat(60))), at + 1_000));
+    }
+    world.say("long", &said).await;
+    let rows = world.store.sessions(SessionQuery::default()).await.unwrap();
+    let row = rows.iter().find(|row| row.id.as_str() == "long").unwrap();
+    // Coarse where there is no room for more, and all of it used that can be.
+    for budget in [1_500, 2_500, 4_000] {
+        let cover = cover_session(&*world.store, row, budget, CHARGE, None).await.unwrap();
+        assert!(cover.cost <= budget && cover.cost * 3 >= budget, "{} of {budget}", cover.cost);
+        assert!(cover.text.contains("part 0 of the survey"), "{}", cover.text);
+    }
+}
