@@ -108,7 +108,7 @@ pub use login::{
     LoginMethod, LoginOffer, ProviderLogin, RestrictionConsent, agent_login, begin_login, login_offer,
     login_offers, use_agent_login,
 };
-pub use memory_search::{is_memory_on, memory_notes, memory_search, note_search};
+pub use memory_search::{is_memory_on, local_vectors, memory_notes, memory_search, note_search};
 pub use memory_watch::watch_memory;
 pub use mentions::{Mentions, ResourceSuggestion, names_resource};
 pub use missing_cwd::MissingDirectories;

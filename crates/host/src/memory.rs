@@ -211,13 +211,16 @@ pub(crate) fn install_tools(
         let flush = FlushSource::new(home.clone(), book.clone(), engine.store().clone());
         options.context_sources.push(Arc::new(flush));
     }
+    let notes = crate::memory_notes(home, engine.store(), engine.sealer(), &options.cwd);
     let time = home.config().time.clone();
     if time.is_on && !request.is_unattended {
         let scope = crate::past::project_past(&options.cwd);
-        let past = PastOpening::new(engine.store().clone(), scope, time);
+        let words = notes.as_ref().ok().and_then(Option::as_ref);
+        let words = words.and_then(|notes| notes.search().words().cloned());
+        let past = PastOpening::new(engine.store().clone(), scope, time, words);
         options.context_sources.push(Arc::new(past));
     }
-    match crate::memory_notes(home, engine.store(), engine.sealer(), &options.cwd) {
+    match notes {
         Ok(Some(notes)) => {
             if !request.is_unattended {
                 crate::watch_memory(home, &options.cwd, engine.store(), engine.sealer(), notes.search());

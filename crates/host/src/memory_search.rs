@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use quipu_memory::dream::{RecalledText, recall_fit};
 use quipu_memory::notes::Notebook;
-use quipu_memory::search::{HitPlace, MemoryHit, MemoryNotes, MemorySearch, RecallObserver};
+use quipu_memory::search::{HitPlace, MemoryHit, MemoryNotes, MemorySearch, RecallObserver, word_vectors};
 use quipu_memory::{project_root, project_trees};
 use quipu_protocol::SessionId;
 use quipu_providers::{EmbedderSettings, StaticModel};
 use quipu_seal::Sealer;
-use quipu_store::Graph;
+use quipu_store::{Graph, WordVectors};
 
 use crate::dreams::note_recalls;
 use crate::memory::{memory_home, memory_places, notebooks};
@@ -29,15 +29,22 @@ pub fn memory_search(
 ) -> Result<MemorySearch, Failure> {
     let books = notebooks(home, store, sealer, cwd)?;
     let search = MemorySearch::new(memory_home(home), store.clone(), books, sealer.clone());
+    Ok(search.with_words(local_vectors(home)?))
+}
+
+/// The second signal, where `search.semantic` names a model on this machine: no question is sent to a server.
+///
+/// # Errors
+/// Where the model cannot be read.
+pub fn local_vectors(home: &Home) -> Result<Option<Arc<dyn WordVectors>>, Failure> {
     let config = home.config();
     match &config.semantic {
-        // Only a model of this machine: no question is sent to a server.
         Some(EmbedderSettings::Path(path)) if config.problem_of("search.semantic").is_none() => {
             let model = StaticModel::open(&home.dir.join(path))
                 .map_err(|error| Failure::request(format!("search.semantic.path: {error}")))?;
-            Ok(search.with_model(model))
+            Ok(Some(word_vectors(model)))
         }
-        Some(_) | None => Ok(search),
+        Some(_) | None => Ok(None),
     }
 }
 

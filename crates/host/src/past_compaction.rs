@@ -6,9 +6,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use quipu::{CompactionAsk, Context, ContextAsk, ContextSource, SourceError, SourceSummary};
 use quipu_past::cover_session;
-use quipu_store::{Graph, SessionQuery};
+use quipu_protocol::{Entry, Message, NodeId};
+use quipu_store::{Graph, SessionQuery, StoreError, decode_nodes};
 
-use crate::past_opening::PAST_CHARGE;
+use crate::past_opening::{PAST_CHARGE, questions};
 
 /// The source, as records name it.
 pub const COVER_SOURCE: &str = "past-cover";
@@ -16,6 +17,8 @@ pub const COVER_SOURCE: &str = "past-cover";
 const HEAD: &str = "These are sentences of the conversation so far, by time, chosen without a model.";
 /// Tokens that are left for what stands around the lines.
 const MARGIN: u64 = 64;
+/// Nodes between the end of a conversation and the newest request that are looked at.
+const STEPS: usize = 512;
 
 /// Sums up what leaves a context without a model.
 pub(crate) struct CoverCompaction {
@@ -25,6 +28,23 @@ pub(crate) struct CoverCompaction {
 impl CoverCompaction {
     pub(crate) fn new(store: Arc<dyn Graph>) -> Self {
         Self { store }
+    }
+
+    /// What the user said last.
+    async fn newest_request(&self, head: NodeId) -> Result<Option<String>, StoreError> {
+        let mut next = Some(head);
+        for _ in 0..STEPS {
+            let Some(id) = next else { break };
+            let nodes: Vec<_> = self.store.nodes(&[id]).await?.into_iter().flatten().collect();
+            let Some(node) = nodes.first() else { break };
+            next = node.record.parent;
+            for decoded in decode_nodes(&*self.store, &nodes).await? {
+                if let Entry::Message(message @ Message::User(_)) = decoded.entry {
+                    return Ok(questions(&[Arc::new(message)]));
+                }
+            }
+        }
+        Ok(None)
     }
 
     async fn cover(&self, ask: &CompactionAsk) -> Result<Option<SourceSummary>, SourceError> {
@@ -46,7 +66,12 @@ impl CoverCompaction {
         row.base = store.ancestor(last, 0).await.map_err(SourceError::new)?.unwrap_or(row.base);
         row.head = Some(last);
         let budget = ask.max_tokens.saturating_sub(MARGIN);
-        let covered = cover_session(store, &row, budget, PAST_CHARGE, ask.focus.as_deref()).await;
+        // What is read anew anyway may be about what is asked now.
+        let about = match &ask.focus {
+            Some(focus) => Some(focus.clone()),
+            None => self.newest_request(ask.head).await.map_err(SourceError::new)?,
+        };
+        let covered = cover_session(store, &row, budget, PAST_CHARGE, about.as_deref()).await;
         let covered = covered.map_err(SourceError::new)?;
         let text = format!("{HEAD}\n\n{}", covered.text.trim_end());
         Ok(Some(SourceSummary { text, author: Some(covered.class), told: covered.told }))

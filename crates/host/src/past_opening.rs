@@ -8,9 +8,9 @@ use quipu::{Context, ContextAsk, ContextSource, EpochReason, Opening, OpeningAsk
 use quipu_memory::active::without_quotes;
 use quipu_past::cover::Charge;
 use quipu_past::delay::CoverDelay;
-use quipu_past::{CoverStock, OpeningState, PAST_SOURCE, PastIndex, PastScope, ServedCover};
+use quipu_past::{CoverDetail, CoverStock, OpeningState, PAST_SOURCE, PastIndex, PastScope, ServedCover};
 use quipu_protocol::{Content, Message, NodeId, OpeningBoundary, UnixMs};
-use quipu_store::{Graph, RefName};
+use quipu_store::{Graph, RefName, WordVectors};
 use tokio::sync::Mutex;
 
 use crate::now;
@@ -24,6 +24,9 @@ const SHARE: u64 = 8;
 const MOST: u64 = 20_000;
 /// How long a call waits for it: a long past is read as a whole once.
 const DEADLINE: Duration = Duration::from_secs(30);
+/// How many times as long as at the last change past and conversation must be before another cover is served: so all changes
+/// together cost no more than twice the longest request.
+const GROWTH: u64 = 2;
 /// Bytes of an earlier question that count.
 const QUESTION: usize = 2_000;
 
@@ -32,6 +35,8 @@ pub(crate) struct PastOpening {
     store: Arc<dyn Graph>,
     scope: PastScope,
     settings: TimeSettings,
+    /// The second signal of relevance, where there is a model.
+    words: Option<Arc<dyn WordVectors>>,
     /// What was read last.
     read: Mutex<Option<ReadPast>>,
 }
@@ -44,8 +49,26 @@ struct ReadPast {
 }
 
 impl PastOpening {
-    pub(crate) fn new(store: Arc<dyn Graph>, scope: PastScope, settings: TimeSettings) -> Self {
-        Self { store, scope, settings, read: Mutex::new(None) }
+    pub(crate) fn new(
+        store: Arc<dyn Graph>,
+        scope: PastScope,
+        settings: TimeSettings,
+        words: Option<Arc<dyn WordVectors>>,
+    ) -> Self {
+        Self { store, scope, settings, words, read: Mutex::new(None) }
+    }
+
+    /// What is served for these questions, by words and meaning; by words alone where the index cannot be read.
+    async fn cover(
+        &self,
+        stock: &CoverStock,
+        question: Option<&str>,
+        (budget, boundary): (u64, UnixMs),
+    ) -> ServedCover {
+        let Some(question) = question else { return stock.serve(budget, None, boundary) };
+        let about = stock.about(&*self.store, &self.scope, question, self.words.clone(), CoverDetail::Chunks);
+        let about = about.await;
+        about.as_ref().unwrap_or(stock).serve(budget, Some(question), boundary)
     }
 
     /// The past as it is now. It is read again only where it changed.
@@ -91,7 +114,9 @@ impl PastOpening {
             }
         };
         let share = if ask.window == 0 { u64::MAX } else { ask.window / SHARE };
-        let budget = self.settings.tokens.min(share).min(MOST);
+        let beside = self.settings.boundary.as_ref();
+        let beside = beside.map_or(0, |(assistant, user)| PAST_CHARGE.of(assistant) + PAST_CHARGE.of(user));
+        let budget = self.settings.tokens.min(share).min(MOST).saturating_sub(beside);
         let is_renewed = match ask.reason {
             EpochReason::Run => false,
             EpochReason::Start
@@ -100,29 +125,34 @@ impl PastOpening {
             | EpochReason::Source
             | EpochReason::Forgotten => true,
         };
-        // Another question alone is no reason to have a long conversation read anew.
-        let is_short = |state: &OpeningState| ask.tokens <= state.served.cost;
-        let question = match &known {
-            Some(state) if !is_renewed && !is_short(state) => state.question.clone(),
-            _ => questions(&ask.earlier),
-        };
-        let cover = stock.serve(budget, question.as_deref(), boundary);
-        // A question that changes nothing of what is served next is no news, and neither is another budget.
-        let (question, chosen_within) = match &known {
-            Some(state) if *state.pending.as_ref().unwrap_or(&state.served) == cover => {
-                (state.question.clone(), state.budget)
-            }
-            _ => (question, Some(budget)),
-        };
         let may_stay = |cover: &ServedCover| cover.cost <= budget && stock.allows(cover);
-        let delay = known.filter(|state| {
-            // What waits is what is served next.
-            let next = state.pending.as_ref().unwrap_or(&state.served);
-            self.settings.delay && !is_renewed && may_stay(&state.served) && may_stay(next)
+        let kept = known.filter(|state| !is_renewed && may_stay(&state.served) && may_stay(state.next()));
+        let size = |cover: &ServedCover| ask.tokens.saturating_add(cover.cost);
+        // All that stands behind a change is read anew: it has to be worth that.
+        let is_worth = kept.as_ref().is_none_or(|state| {
+            size(&state.served) >= state.changed_at.saturating_mul(GROWTH)
         });
-        let mut delay = match delay {
-            Some(state) => CoverDelay::resumed(state.served, state.pending),
-            None => CoverDelay::default(),
+        let (cover, question, chosen_within) = match &kept {
+            Some(state) if !is_worth => (state.next().clone(), state.question.clone(), state.budget),
+            _ => {
+                let question = questions(&ask.earlier);
+                let cover = self.cover(&stock, question.as_deref(), (budget, boundary)).await;
+                match &kept {
+                    // A question that changes nothing of what is served next is no news, and neither is another budget.
+                    Some(state) if *state.next() == cover => (cover, state.question.clone(), state.budget),
+                    _ => (cover, question, Some(budget)),
+                }
+            }
+        };
+        let changed_at = match &kept {
+            Some(state) if *state.next() == cover => state.changed_at,
+            // The first question may change it at any time.
+            None if question.is_none() => 0,
+            _ => size(&cover),
+        };
+        let mut delay = match kept {
+            Some(state) if self.settings.delay => CoverDelay::resumed(state.served, state.pending),
+            _ => CoverDelay::default(),
         };
         let served = delay.turn(cover).clone();
         let pending = delay.pending().cloned();
@@ -133,7 +163,8 @@ impl PastOpening {
         let text = served.text.clone();
         let served = ServedCover { text: String::new(), ..served };
         let scope = self.scope.clone();
-        let state = OpeningState { scope, boundary, question, budget: chosen_within, served, pending };
+        let state =
+            OpeningState { scope, boundary, question, budget: chosen_within, served, pending, changed_at };
         let state = serde_json::to_string(&state).map_err(SourceError::new)?;
         let boundary = self.settings.boundary.clone();
         let boundary = boundary.map(|(assistant, user)| OpeningBoundary { assistant, user });
@@ -142,7 +173,7 @@ impl PastOpening {
 }
 
 /// What the user asked before, as one text; `None` where that was nothing.
-fn questions(earlier: &[Arc<Message>]) -> Option<String> {
+pub(crate) fn questions(earlier: &[Arc<Message>]) -> Option<String> {
     let said = earlier.iter().filter_map(|message| match &**message {
         Message::User(user) => {
             let blocks = user.content.blocks();

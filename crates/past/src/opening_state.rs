@@ -27,6 +27,15 @@ pub struct OpeningState {
     /// What the next run will serve, if that is something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<ServedCover>,
+    /// Tokens of past and conversation when another cover was chosen last. The next one has to be worth what is read anew for it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub changed_at: u64,
+}
+
+/// For serialization.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 impl OpeningState {
@@ -39,5 +48,11 @@ impl OpeningState {
         let mut state: Self = serde_json::from_str(opening.state.as_deref()?).ok()?;
         state.served.text.clone_from(&opening.text);
         Some(state)
+    }
+
+    /// What waits, or what is served where nothing does.
+    #[must_use]
+    pub fn next(&self) -> &ServedCover {
+        self.pending.as_ref().unwrap_or(&self.served)
     }
 }

@@ -1,9 +1,10 @@
 //! The cover of a past: which of its chunks are served within a budget, and their text.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use quipu_protocol::{NodeId, UnixMs};
-use quipu_store::Graph;
+use quipu_store::{Graph, WordVectors};
 use serde::{Deserialize, Serialize};
 
 use crate::cover::{
@@ -12,22 +13,55 @@ use crate::cover::{
 };
 use crate::index::ChunkEntry;
 use crate::prove::{ground_pending, is_kept_out};
+use crate::recalled::{LeafPlace, RecalledTurns};
 use crate::record::read_chunks_by_node;
-use crate::{PastError, PastId, PastIndex, PastScope, ReviewState, TimeRange};
+use crate::{ChunkAuthor, PastError, PastId, PastIndex, PastScope, ReviewState, TimeRange};
 
 /// Chunks that are read at once.
 const PAGE: usize = 1_024;
+/// Percent of the budget that may go to raw turns that a question leads to.
+const FOCUS: u8 = 80;
+/// How much the words of summaries weigh beside what was found among the turns.
+const SUMMARIES: f64 = 0.5;
 
 /// The chunks of a past with the keys and words that they are served with.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CoverStock {
+    chunks: Arc<StockChunks>,
+    /// What a question leads to.
+    about: Option<Arc<QuestionSignal>>,
+}
+
+#[derive(Debug)]
+struct StockChunks {
     forest: Forest,
     lines: HashMap<NodeId, CoverLine>,
     ids: HashMap<NodeId, PastId>,
     /// Chunks that nobody took back or had forgotten, the superseded ones, too.
     usable: HashSet<PastId>,
     relevance: RelevanceIndex,
+    /// Chunks of nodes that builds made and nobody took back.
+    leaves: Vec<LeafPlace>,
     charge: Charge,
+}
+
+/// What is known of one question.
+#[derive(Debug)]
+struct QuestionSignal {
+    question: String,
+    /// Where raw turns stand below chunks.
+    forest: Option<Forest>,
+    turns: HashMap<NodeId, CoverLine>,
+    relevance: Vec<(NodeId, f64)>,
+}
+
+/// What a question leads to: chunks alone, or the raw turns of those, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CoverDetail {
+    /// Chunks are the finest that is served.
+    Chunks,
+    /// Chunks of nodes may be replaced by what was said in them.
+    Turns,
 }
 
 /// A cover as a session serves and keeps it: the text, and what it was made of.
@@ -85,7 +119,7 @@ impl CoverStock {
         let chunks: Vec<&ChunkEntry> = index.chunks().filter(|chunk| !chunk.is_superseded).collect();
         let verdicts = ground_pending(store, scope, index).await?;
         let mut items = Vec::with_capacity(chunks.len());
-        let (mut lines, mut ids) = (HashMap::new(), HashMap::new());
+        let (mut lines, mut ids, mut leaves) = (HashMap::new(), HashMap::new(), Vec::new());
         for page in chunks.chunks(PAGE) {
             let nodes: Vec<NodeId> = page.iter().map(|chunk| chunk.node).collect();
             let mut read = read_chunks_by_node(store, scope, &nodes).await?;
@@ -113,6 +147,12 @@ impl CoverStock {
                     exclusion,
                     children: children.map(|child| child.node).chain(lost).collect(),
                 });
+                if entry.author == ChunkAuthor::Build
+                    && entry.level == 0
+                    && entry.state != ReviewState::Retracted
+                {
+                    leaves.push(LeafPlace { node: entry.node, span: entry.span });
+                }
                 ids.insert(entry.node, entry.id);
                 lines.insert(entry.node, line);
             }
@@ -123,7 +163,59 @@ impl CoverStock {
         let relevance = RelevanceIndex::new(summaries);
         let usable = index.chunks().filter(|chunk| chunk.state != ReviewState::Retracted);
         let usable = usable.map(|chunk| chunk.id).collect();
-        Ok(Self { forest: Forest::new(items), lines, ids, usable, relevance, charge })
+        leaves.sort_unstable_by_key(|leaf| (leaf.span, leaf.node));
+        let chunks =
+            StockChunks { forest: Forest::new(items), lines, ids, usable, relevance, leaves, charge };
+        Ok(Self { chunks: Arc::new(chunks), about: None })
+    }
+
+    /// The same with what a search of the store finds for a question among the sources: by words, and by meaning where `words` has
+    /// vectors. Covers that are asked for this question are drawn there; with [`CoverDetail::Turns`] down to what was said, for up to
+    /// four fifths of the budget. What is new is indexed before, for half a second at most.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn about(
+        &self,
+        store: &dyn Graph,
+        scope: &PastScope,
+        question: &str,
+        words: Option<Arc<dyn WordVectors>>,
+        detail: CoverDetail,
+    ) -> Result<Self, PastError> {
+        let chunks = &self.chunks;
+        let recalled = RecalledTurns::find(store, scope, &chunks.leaves, question, words).await?;
+        let mut relevance = relative(chunks.relevance.scores(question), SUMMARIES);
+        let mut turns = HashMap::new();
+        let mut forest = None;
+        match detail {
+            CoverDetail::Chunks => relevance = summed(relevance, recalled.leaf_scores()),
+            CoverDetail::Turns => {
+                let mut parts = Vec::new();
+                for leaf in recalled.turns(store, question, chunks.charge).await? {
+                    // Each of them before any summary.
+                    relevance.extend(leaf.scores.into_iter().map(|(turn, score)| (turn, SUMMARIES + score)));
+                    turns.extend(leaf.lines);
+                    parts.push((leaf.of, leaf.items));
+                }
+                forest = (!parts.is_empty()).then(|| chunks.forest.with_parts(parts));
+            }
+        }
+        let about = QuestionSignal { question: question.to_owned(), forest, turns, relevance };
+        Ok(Self { chunks: chunks.clone(), about: Some(Arc::new(about)) })
+    }
+
+    /// What a cover is chosen from, and what draws it.
+    fn signal(&self, question: Option<&str>) -> (&Forest, Vec<(NodeId, f64)>, u8) {
+        let about = self.about.as_ref().filter(|about| Some(about.question.as_str()) == question);
+        match (about, question) {
+            (Some(about), _) => match &about.forest {
+                Some(forest) => (forest, about.relevance.clone(), FOCUS),
+                None => (&self.chunks.forest, about.relevance.clone(), 0),
+            },
+            (None, Some(question)) => (&self.chunks.forest, self.scores(question), 0),
+            (None, None) => (&self.chunks.forest, Vec::new(), 0),
+        }
     }
 
     /// What a session serves that begins at the boundary: chunks that end before it. The last line names the time between them and
@@ -134,11 +226,11 @@ impl CoverStock {
         let mut lines = Vec::with_capacity(cover.members.len() + 1);
         let mut members = Vec::with_capacity(cover.members.len());
         for member in &cover.members {
-            let (Some(line), Some(id)) = (self.lines.get(&member.id), self.ids.get(&member.id)) else {
+            let (Some(line), Some(id)) = (self.line(&member.id), self.id(&member.id)) else {
                 continue;
             };
             lines.push(line.clone());
-            members.push(ServedMember { node: member.id, id: *id, key: line.key.clone(), cost: member.cost });
+            members.push(ServedMember { node: member.id, id, key: line.key.clone(), cost: member.cost });
         }
         if lines.is_empty() {
             return ServedCover::default();
@@ -161,22 +253,24 @@ impl CoverStock {
     fn serving(&self, budget: u64, question: Option<&str>, boundary: UnixMs) -> (Cover, u64) {
         // There is always room for the last line.
         let longest = TimeRange::ALL.key();
-        let last = line_cost(&CoverLine { key: longest, summary: None }, 0, self.charge);
-        let frame = frame_cost(self.charge).saturating_add(last);
-        let relevance = question.map_or_else(Vec::new, |question| self.relevance.scores(question));
+        let charge = self.chunks.charge;
+        let last = line_cost(&CoverLine { key: longest, summary: None }, 0, charge);
+        let frame = frame_cost(charge).saturating_add(last);
+        let (forest, relevance, focus) = self.signal(question);
         let ask = CoverAsk {
             budget: budget.saturating_sub(frame),
             boundary: Some(boundary),
             relevance,
+            focus,
             ..CoverAsk::default()
         };
-        (self.forest.cover(&ask), frame)
+        (forest.cover(&ask), frame)
     }
 
     /// Whether all that a cover tells may still be told: nobody took it back, and nobody had it forgotten.
     #[must_use]
     pub fn allows(&self, cover: &ServedCover) -> bool {
-        cover.members.iter().all(|member| self.usable.contains(&member.id))
+        cover.members.iter().all(|member| self.chunks.usable.contains(&member.id))
     }
 
     /// What is served within a budget, in tokens or whatever the charge counts; `question` draws what has its words.
@@ -188,38 +282,62 @@ impl CoverStock {
     /// The same of what ended before a moment: `boundary` is the first one of the present.
     #[must_use]
     pub fn cover_before(&self, budget: u64, question: Option<&str>, boundary: Option<UnixMs>) -> PastCover {
-        let frame = frame_cost(self.charge);
-        let relevance = question.map_or_else(Vec::new, |question| self.relevance.scores(question));
-        let ask =
-            CoverAsk { budget: budget.saturating_sub(frame), relevance, boundary, ..CoverAsk::default() };
-        let cover = self.forest.cover(&ask);
+        let frame = frame_cost(self.chunks.charge);
+        let (forest, relevance, focus) = self.signal(question);
+        let ask = CoverAsk {
+            budget: budget.saturating_sub(frame),
+            relevance,
+            boundary,
+            focus,
+            ..CoverAsk::default()
+        };
+        let cover = forest.cover(&ask);
         let lines: Vec<CoverLine> =
-            cover.members.iter().filter_map(|member| self.lines.get(&member.id).cloned()).collect();
+            cover.members.iter().filter_map(|member| self.line(&member.id).cloned()).collect();
         let cost = if lines.is_empty() { 0 } else { cover.used.saturating_add(frame) };
         PastCover { text: render(&lines), cost, cover }
     }
 
-    /// The key and words of a chunk, by its node.
+    /// The key and words of a chunk, by its node; of a raw turn, too.
     #[must_use]
     pub fn line(&self, node: &NodeId) -> Option<&CoverLine> {
-        self.lines.get(node)
+        let turn = || self.about.as_ref().and_then(|about| about.turns.get(node));
+        self.chunks.lines.get(node).or_else(turn)
     }
 
-    /// How much chunks have to do with a question.
+    /// How much the words of chunks have to do with a question.
     #[must_use]
     pub fn scores(&self, question: &str) -> Vec<(NodeId, f64)> {
-        self.relevance.scores(question)
+        self.chunks.relevance.scores(question)
     }
 
-    /// The key of a chunk, by its node.
+    /// The key of a chunk or of a raw turn, by its node.
     #[must_use]
     pub fn key(&self, node: &NodeId) -> Option<&str> {
-        self.lines.get(node).map(|line| line.key.as_str())
+        self.line(node).map(|line| line.key.as_str())
     }
 
-    /// The id of a chunk, by its node.
+    /// The id of a chunk, by its node; a raw turn has none.
     #[must_use]
     pub fn id(&self, node: &NodeId) -> Option<PastId> {
-        self.ids.get(node).copied()
+        self.chunks.ids.get(node).copied()
     }
+}
+
+/// The same with this as the best.
+fn relative(mut scores: Vec<(NodeId, f64)>, best: f64) -> Vec<(NodeId, f64)> {
+    let most = scores.iter().map(|(_, score)| *score).fold(0.0, f64::max);
+    if most > 0.0 {
+        scores.iter_mut().for_each(|(_, score)| *score *= best / most);
+    }
+    scores
+}
+
+/// Both signals of each chunk together.
+fn summed(one: Vec<(NodeId, f64)>, other: Vec<(NodeId, f64)>) -> Vec<(NodeId, f64)> {
+    let mut sums: BTreeMap<NodeId, f64> = one.into_iter().collect();
+    for (node, score) in other {
+        *sums.entry(node).or_default() += score;
+    }
+    sums.into_iter().collect()
 }

@@ -58,7 +58,7 @@ impl Summariser for ExtractiveSummary {
     }
 }
 
-fn joined(lines: impl Iterator<Item = String>) -> String {
+pub(crate) fn joined(lines: impl Iterator<Item = String>) -> String {
     let text = lines.collect::<Vec<_>>().join("\n");
     if text.is_empty() { WORDLESS.to_owned() } else { text }
 }
@@ -70,6 +70,12 @@ pub(crate) fn leaf_lines(sources: &[SourceText]) -> Vec<(String, usize)> {
         lines = sources.iter().enumerate().filter_map(of_calls).collect();
     }
     fitted(&lines, LEAF)
+}
+
+/// The same of a part of such a text, with its share of the room.
+pub(crate) fn part_lines(sources: &[SourceText], bytes: usize, of: usize) -> Vec<(String, usize)> {
+    let room = (LEAF * bytes).checked_div(of).unwrap_or(LEAF).clamp(SHORTEST, LEAF);
+    fitted(&chosen(sources), room)
 }
 
 /// The same of summaries, each with the child and the place of the line in its summary.

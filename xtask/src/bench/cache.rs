@@ -1,10 +1,10 @@
 //! How much of its requests a provider has already, with the past before the conversation: what two requests in a row begin with alike.
-
-use std::cell::RefCell;
+//!
+//! Each way has a home of its own with the same history, so that they differ in nothing else. A request is the same in each run, so
+//! it is measured once.
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::contest::Contest;
 use super::histories::{Amount, History, prose};
 use super::programs::{Contender, Stage};
 use super::{Benchmark, Context, Row};
@@ -28,47 +28,50 @@ const ASKED: usize = 90;
 const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
 /// Settings of a session, as variables.
-type Mode = &'static [(&'static str, &'static str)];
+type Mode = (&'static str, &'static [(&'static str, &'static str)]);
 
-const WITHOUT: Mode = &[("QUIPU_MEMORY_TIME", "off")];
-const DELAYED: Mode = &[("QUIPU_MEMORY_TIME", "on")];
-const AT_ONCE: Mode = &[("QUIPU_MEMORY_TIME", "on"), ("QUIPU_MEMORY_DELAY", "false")];
+const WITHOUT: Mode = ("without the past", &[("QUIPU_MEMORY_TIME", "off")]);
+const DELAYED: Mode = ("with the past, changes one run later", &[("QUIPU_MEMORY_TIME", "on")]);
+const AT_ONCE: Mode =
+    ("with the past, changes at once", &[("QUIPU_MEMORY_TIME", "on"), ("QUIPU_MEMORY_DELAY", "false")]);
+
+/// What the requests of a session came to.
+struct Shares {
+    /// How much of all but the first stands at the beginning of the one before, in percent.
+    cached: f64,
+    /// How often another past stood in a request than in the one before.
+    changes: usize,
+    /// Bytes of the past, of all bytes that were sent, in percent.
+    past: f64,
+}
 
 fn run(context: &Context) -> Result<Vec<Row>> {
     let turns = if context.sizes.is_smoke() { 10 } else { TURNS };
-    let modes = [WITHOUT, DELAYED, AT_ONCE];
-    let contest = Contest {
-        bench: BENCHMARK.name,
-        what: &format!("{turns} runs of a session, another session in the past after each {EVERY}"),
-        parts: &[
-            ("cached share without the past", "%"),
-            ("cached share with the past, changes one run later", "%"),
-            ("cached share with the past, changes at once", "%"),
-        ],
-        contenders: &[Contender::Quipu],
-    };
-    let folder = tempfile::tempdir_in(&context.scratch)?;
-    let more = turns.div_ceil(EVERY) * modes.len() * context.runs;
-    let prepare = |stage: &Stage<'_>| -> Result<RefCell<Vec<String>>> {
-        let amount = Amount { name: "", files: SESSIONS + more, entries: ENTRIES };
-        let project = stage.project();
-        let at = project.to_str().context("the folder is not UTF-8")?;
-        History::ClaudeCode.write_in(context, &amount, folder.path(), at)?;
-        let mut files: Vec<String> = std::fs::read_dir(folder.path())?
-            .map(|entry| Ok(entry?.path().to_str().context("the folder is not UTF-8")?.to_owned()))
-            .collect::<Result<_>>()?;
-        files.sort();
-        for file in files.drain(..SESSIONS) {
-            quipu(stage, &["import", "claude-code", &file, "--yes"])?;
+    let mut rows = Vec::new();
+    for every in [Some(EVERY), None] {
+        let what = match every {
+            Some(every) => format!("{turns} runs of a session, another session in the past after each {every}"),
+            None => format!("{turns} runs of a session, the past as it is"),
+        };
+        if !context.wants(BENCHMARK.name, &what) {
+            continue;
         }
-        quipu(stage, &["memory", "on"])?;
-        quipu(stage, &["past", "build"])?;
-        Ok(RefCell::new(files))
-    };
-    contest.run(context, prepare, |stage, files| {
-        let shares = modes.map(|mode| share(stage, mode, turns, &mut files.borrow_mut()));
-        shares.into_iter().map(|share| share.map(Some)).collect()
-    })
+        for (name, settings) in [WITHOUT, DELAYED, AT_ONCE] {
+            eprintln!("bench: {what}, {name}");
+            let found = shares(context, settings, turns, every).with_context(|| name.to_owned())?;
+            let row = |part: &str, unit: &'static str, value: f64| Row {
+                what: format!("{what}, {part} {name}"),
+                unit,
+                samples: vec![value],
+            };
+            rows.push(row("cached share", "%", found.cached));
+            if settings != WITHOUT.1 {
+                rows.push(row("changes of the past,", "changes", found.changes as f64));
+                rows.push(row("share of the past,", "%", found.past));
+            }
+        }
+    }
+    Ok(rows)
 }
 
 fn quipu(stage: &Stage<'_>, arguments: &[&str]) -> Result<()> {
@@ -77,18 +80,39 @@ fn quipu(stage: &Stage<'_>, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// How much of the requests of a session, but for the first one, stands at the beginning of the one before it, in percent.
 #[expect(clippy::cast_precision_loss, reason = "bytes of a few requests")]
-fn share(stage: &Stage<'_>, mode: Mode, turns: usize, files: &mut Vec<String>) -> Result<f64> {
-    let (mut all, mut cached, mut before) = (0_usize, 0_usize, String::new());
+fn shares(
+    context: &Context,
+    settings: &[(&str, &str)],
+    turns: usize,
+    every: Option<usize>,
+) -> Result<Shares> {
+    let stage = Stage::new(context, Contender::Quipu)?;
+    let folder = tempfile::tempdir_in(&context.scratch)?;
+    let more = every.map_or(0, |every| turns.div_ceil(every));
+    let amount = Amount { name: "", files: SESSIONS + more, entries: ENTRIES };
+    let project = stage.project();
+    let at = project.to_str().context("the folder is not UTF-8")?;
+    History::ClaudeCode.write_in(context, &amount, folder.path(), at)?;
+    let mut files: Vec<String> = std::fs::read_dir(folder.path())?
+        .map(|entry| Ok(entry?.path().to_str().context("the folder is not UTF-8")?.to_owned()))
+        .collect::<Result<_>>()?;
+    files.sort();
+    for file in files.drain(..SESSIONS) {
+        quipu(&stage, &["import", "claude-code", &file, "--yes"])?;
+    }
+    quipu(&stage, &["memory", "on"])?;
+    quipu(&stage, &["past", "build"])?;
+    let (mut all, mut cached, mut past_bytes, mut changes) = (0_usize, 0_usize, 0_usize, 0_usize);
+    let mut before = (String::new(), String::new());
     for turn in 0..turns {
-        if turn > 0 && turn % EVERY == 0 {
+        if turn > 0 && every.is_some_and(|every| turn % every == 0) {
             let file = files.pop().context("there is no other session")?;
-            quipu(stage, &["import", "claude-code", &file, "--yes"])?;
-            quipu(stage, &["past", "build"])?;
+            quipu(&stage, &["import", "claude-code", &file, "--yes"])?;
+            quipu(&stage, &["past", "build"])?;
         }
         let mut command = stage.prompt(None, &prose(turn % SESSIONS, turn, ASKED))?;
-        command.envs(mode.iter().copied()).env("QUIPU_MEMORY_ACTIVE_MODE", "off");
+        command.envs(settings.iter().copied()).env("QUIPU_MEMORY_ACTIVE_MODE", "off");
         if turn > 0 {
             command.arg("--continue");
         }
@@ -97,14 +121,19 @@ fn share(stage: &Stage<'_>, mode: Mode, turns: usize, files: &mut Vec<String>) -
         let request = stage.last_request();
         let body = request.split_once("\r\n\r\n").map_or(request.as_str(), |(_, body)| body);
         let request = body.replace(MARK, "");
+        let past = request.find("<past>").zip(request.find("</past>"));
+        let past = past.map_or("", |(start, end)| request.get(start..end).unwrap_or_default()).to_owned();
         if turn == 0 {
-            let has_past = request.contains("<past>");
-            ensure!(has_past != (mode == WITHOUT), "the request begins otherwise: {request}");
+            ensure!(past.is_empty() == (settings == WITHOUT.1), "the request begins otherwise: {request}");
         } else {
+            let (last, last_past) = &before;
             all += request.len();
-            cached += before.bytes().zip(request.bytes()).take_while(|(one, other)| one == other).count();
+            past_bytes += past.len();
+            changes += usize::from(past != *last_past);
+            cached += last.bytes().zip(request.bytes()).take_while(|(one, other)| one == other).count();
         }
-        before = request;
+        before = (request, past);
     }
-    Ok(cached as f64 * 100.0 / all.max(1) as f64)
+    let percent = |of: usize| of as f64 * 100.0 / all.max(1) as f64;
+    Ok(Shares { cached: percent(cached), changes, past: percent(past_bytes) })
 }

@@ -7,6 +7,7 @@ mod agent;
 mod answers;
 mod cache;
 mod commits;
+mod compaction;
 mod contest;
 mod cover;
 mod dream;
@@ -20,6 +21,7 @@ mod mcp;
 mod measure;
 mod open;
 mod past;
+mod past_recall;
 mod pi_extension;
 mod plan;
 mod programs;
@@ -65,8 +67,10 @@ const BENCHMARKS: &[Benchmark] = &[
     active::BENCHMARK,
     dream::BENCHMARK,
     past::BENCHMARK,
+    past_recall::BENCHMARK,
     cover::BENCHMARK,
     cache::BENCHMARK,
+    compaction::BENCHMARK,
     shared::BENCHMARK,
     hooks::BENCHMARK,
     pi_extension::BENCHMARK,

@@ -21,7 +21,7 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
 };
 
 /// Where LoCoMo is.
-const LOCOMO: &str = "QUIPU_LOCOMO";
+pub(super) const LOCOMO: &str = "QUIPU_LOCOMO";
 /// Where a static model is, for the second signal.
 const MODEL: &str = "QUIPU_RECALL_MODEL";
 /// Our own set.
@@ -48,27 +48,29 @@ const MONTHS: [&str; 12] = [
 ];
 
 /// Sessions that are searched together, and what is asked.
-struct Corpus {
-    sessions: Vec<Session>,
-    questions: Vec<Question>,
+pub(super) struct Corpus {
+    pub(super) sessions: Vec<Session>,
+    pub(super) questions: Vec<Question>,
 }
 
-struct Session {
+pub(super) struct Session {
     /// Milliseconds since 1970.
     at: i64,
-    turns: Vec<Turn>,
+    pub(super) turns: Vec<Turn>,
 }
 
-struct Turn {
-    id: String,
+pub(super) struct Turn {
+    pub(super) id: String,
     is_user: bool,
-    text: String,
+    pub(super) text: String,
 }
 
-struct Question {
-    text: String,
+pub(super) struct Question {
+    pub(super) text: String,
     kind: String,
-    gold: BTreeSet<String>,
+    /// The answer, where it is known.
+    pub(super) answer: String,
+    pub(super) gold: BTreeSet<String>,
 }
 
 /// Sums of shares, and how many there were.
@@ -220,29 +222,44 @@ fn score(shares: &mut Shares, corpus: &Corpus, question: &Question, found: &[Str
         shares.add(format!("sessions @{count:02}"), hits as f64 / wanted.len().max(1) as f64);
     }
     for (tokens, name) in BUDGETS {
-        let (mut taken, mut left) = (BTreeSet::new(), (tokens * 4) as i64);
-        'hits: for id in found {
-            let Some((s, t)) = place.get(id.as_str()) else { continue };
-            let turns = &corpus.sessions[*s].turns;
-            for at in [Some(*t), t.checked_sub(1), Some(t + 1)].into_iter().flatten() {
-                let Some(turn) = turns.get(at).filter(|turn| !taken.contains(turn.id.as_str())) else {
-                    continue;
-                };
-                left -= turn.text.chars().count() as i64;
-                if left < 0 {
-                    break 'hits;
-                }
-                taken.insert(turn.id.as_str());
-            }
-        }
+        let taken = within(corpus, found, tokens).iter().map(|turn| turn.id.as_str()).collect();
         shares.add(format!("evidence in {name} tokens"), share(&taken));
     }
 }
 
+/// The first hits with the turns beside them, as many as have so many tokens.
+pub(super) fn within<'a>(corpus: &'a Corpus, found: &[String], tokens: usize) -> Vec<&'a Turn> {
+    let place: HashMap<&str, (usize, usize)> = corpus
+        .sessions
+        .iter()
+        .enumerate()
+        .flat_map(|(s, session)| {
+            session.turns.iter().enumerate().map(move |(t, turn)| (turn.id.as_str(), (s, t)))
+        })
+        .collect();
+    let (mut taken, mut known, mut left) = (Vec::new(), BTreeSet::new(), (tokens * 4) as i64);
+    for id in found {
+        let Some((s, t)) = place.get(id.as_str()) else { continue };
+        let turns = &corpus.sessions[*s].turns;
+        for at in [Some(*t), t.checked_sub(1), Some(t + 1)].into_iter().flatten() {
+            let Some(turn) = turns.get(at).filter(|turn| !known.contains(turn.id.as_str())) else {
+                continue;
+            };
+            left -= turn.text.chars().count() as i64;
+            if left < 0 {
+                return taken;
+            }
+            known.insert(turn.id.as_str());
+            taken.push(turn);
+        }
+    }
+    taken
+}
+
 /// The released program with files of its own.
-struct Program<'a> {
-    quipu: &'a Path,
-    home: &'a Path,
+pub(super) struct Program<'a> {
+    pub(super) quipu: &'a Path,
+    pub(super) home: &'a Path,
 }
 
 impl Program<'_> {
@@ -253,7 +270,7 @@ impl Program<'_> {
     }
 
     /// Imports the sessions and indexes them.
-    fn fill(&self, corpus: &Corpus, model: Option<&Path>) -> Result<()> {
+    pub(super) fn fill(&self, corpus: &Corpus, model: Option<&Path>) -> Result<()> {
         let files = self.home.join("sessions");
         std::fs::create_dir_all(&files)?;
         std::fs::create_dir_all(self.home.join(".quipu"))?;
@@ -271,7 +288,7 @@ impl Program<'_> {
         Ok(())
     }
 
-    fn run(&self, arguments: &[&str]) -> Result<String> {
+    pub(super) fn run(&self, arguments: &[&str]) -> Result<String> {
         let output = self.command().args(arguments).output().context("cannot run quipu")?;
         if !output.status.success() {
             bail!("quipu {arguments:?} failed: {}", String::from_utf8_lossy(&output.stderr));
@@ -280,7 +297,7 @@ impl Program<'_> {
     }
 
     /// The ids of the hits, the best first.
-    fn ask(&self, question: &str) -> Result<Vec<String>> {
+    pub(super) fn ask(&self, question: &str) -> Result<Vec<String>> {
         let printed =
             self.run(&["memory", "search", "--json", "--limit", &LIMIT.to_string(), "--", question])?;
         printed
@@ -346,7 +363,7 @@ fn rfc3339(at: i64) -> String {
 }
 
 /// Conversations of the published form, a corpus each.
-fn locomo(text: &str) -> Result<Vec<Corpus>> {
+pub(super) fn locomo(text: &str) -> Result<Vec<Corpus>> {
     let read: Value = serde_json::from_str(text).context("LoCoMo is no JSON")?;
     let mut corpora = Vec::new();
     for sample in read.as_array().context("LoCoMo is no list of conversations")? {
@@ -374,7 +391,12 @@ fn locomo(text: &str) -> Result<Vec<Corpus>> {
             let gold = strings(&asked["evidence"]);
             let kind = usize::try_from(asked["category"].as_u64()?).ok()?.checked_sub(1)?;
             let kind = KINDS.get(kind)?.to_string();
-            Some(Question { text: asked["question"].as_str()?.to_owned(), kind, gold })
+            let answer = match &asked["answer"] {
+                Value::String(text) => text.clone(),
+                Value::Number(number) => number.to_string(),
+                _ => String::new(),
+            };
+            Some(Question { text: asked["question"].as_str()?.to_owned(), kind, answer, gold })
         });
         let questions = questions.filter(|question| !question.gold.is_empty()).collect();
         corpora.push(Corpus { sessions, questions });
@@ -428,7 +450,7 @@ fn own() -> Result<Corpus> {
                 "{name}: {text}: its turns do not exist"
             );
             let kind = asked["kind"].as_str().unwrap_or("paraphrase").to_owned();
-            corpus.questions.push(Question { text, kind, gold });
+            corpus.questions.push(Question { text, kind, answer: String::new(), gold });
         }
         corpus.sessions.push(session);
     }

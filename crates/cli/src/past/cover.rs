@@ -3,10 +3,10 @@
 use std::io::Write as _;
 
 use quipu_past::cover::{Charge, Shortfall};
-use quipu_past::{CoverStock, PastCover};
+use quipu_past::{CoverDetail, CoverStock, PastCover, PastIndex};
 use serde_json::{Value, json};
 
-use super::CoverArgs;
+use super::{CoverArgs, PastStore};
 use crate::exit::Failure;
 use crate::print::{note, printable};
 
@@ -19,11 +19,31 @@ pub(super) async fn show(args: &CoverArgs) -> Result<(), Failure> {
     let past = args.of.open().await?;
     let index = past.index().await?;
     let stock = CoverStock::read(&*past.store, &past.scope, &index, CHARGE).await;
-    let stock = stock.map_err(quipu_host::Failure::from)?;
-    let served = stock.cover(args.cover.budget, args.cover.about.as_deref());
+    let mut stock = stock.map_err(quipu_host::Failure::from)?;
+    if let Some(question) = &args.cover.about {
+        // The store knows secrets by their placeholders only.
+        let home = &past.home;
+        let sealer = home.engine(past.store.clone(), &home.settings())?.sealer().clone();
+        let sealed = sealer.seal(question);
+        let words = quipu_host::local_vectors(home)?;
+        let about = stock.about(&*past.store, &past.scope, &sealed, words, CoverDetail::Turns).await;
+        stock = about.map_err(quipu_host::Failure::from)?;
+        return tell(args, &index, &past, &stock, Some(&sealed));
+    }
+    tell(args, &index, &past, &stock, None)
+}
+
+fn tell(
+    args: &CoverArgs,
+    index: &PastIndex,
+    past: &PastStore,
+    stock: &CoverStock,
+    question: Option<&str>,
+) -> Result<(), Failure> {
+    let served = stock.cover(args.cover.budget, question);
     let mut out = crate::console::stdout();
     if args.of.out.json {
-        writeln!(out, "{}", as_json(&stock, &served, args.cover.budget))?;
+        writeln!(out, "{}", as_json(stock, &served, args.cover.budget))?;
         return Ok(());
     }
     for line in served.text.lines() {
@@ -31,7 +51,11 @@ pub(super) async fn show(args: &CoverArgs) -> Result<(), Failure> {
     }
     out.flush()?;
     let PastCover { cover, cost, .. } = &served;
-    note(format!("{} chunks, {cost} of {} tokens", cover.members.len(), args.cover.budget));
+    let turns = cover.members.iter().filter(|member| stock.id(&member.id).is_none()).count();
+    let chunks = cover.members.len() - turns;
+    let turns = if turns > 0 { format!(" and {turns} raw turns") } else { String::new() };
+    note(format!("{chunks} chunks{turns}, {cost} of {} tokens", args.cover.budget));
+    let parts = if turns.is_empty() { "chunks" } else { "chunks or turns" };
     match cover.shortfall {
         None => {}
         Some(Shortfall::NoBudget) => note("The budget has no room for a chunk."),
@@ -40,12 +64,12 @@ pub(super) async fn show(args: &CoverArgs) -> Result<(), Failure> {
                 "The budget has no room for a chunk; the smallest takes {cheapest} tokens more than the frame."
             ));
         }
-        Some(Shortfall::Dropped { chunks }) => note(format!("{chunks} chunks do not fit.")),
+        Some(Shortfall::Dropped { chunks }) => note(format!("{chunks} {parts} do not fit.")),
     }
     let gaps = cover.gaps.iter().filter(|gap| gap.chunks > 0);
     for gap in gaps.clone().take(SHOWN) {
         let (from, to) = (quipu_host::iso(gap.span.start), quipu_host::iso(gap.span.end));
-        note(format!("Left out: {} chunks from {from} to {to}.", gap.chunks));
+        note(format!("Left out: {} {parts} from {from} to {to}.", gap.chunks));
     }
     let more = gaps.count().saturating_sub(SHOWN);
     if more > 0 {
@@ -70,6 +94,7 @@ fn as_json(stock: &CoverStock, served: &PastCover, budget: u64) -> Value {
         .map(|member| {
             let mut value = named(&member.id);
             value["cost"] = member.cost.into();
+            value["raw"] = stock.id(&member.id).is_none().into();
             value
         })
         .collect();

@@ -145,6 +145,60 @@ fn resumed_session_has_the_same_past_and_then_the_next_one() {
 }
 
 #[test]
+fn next_change_of_the_past_waits_until_it_is_worth_it() {
+    let world = remembering(0);
+    let run = |answer: &str, args: &[&str]| {
+        world.server.push(Answer::new().text(answer).reply());
+        world.run(args).ok();
+        text(world.requests().last().unwrap())
+    };
+    run("Yes.", &["-p", "one"]);
+    import(&world, "beta", 5, &["The port is 7411."]);
+    world.run(&["past", "build"]).ok();
+    run("Yes.", &["-c", "-p", "two"]);
+    assert!(run("Yes.", &["-c", "-p", "three"]).contains("7411"));
+    // All that was read once would be read anew for little.
+    import(&world, "gamma", 6, &["The host is called otter."]);
+    world.run(&["past", "build"]).ok();
+    for turn in ["four", "five", "six"] {
+        assert!(!run("Yes.", &["-c", "-p", turn]).contains("otter"));
+    }
+    // Once the request has become twice as long, it is worth it.
+    run(&"word ".repeat(2_000), &["-c", "-p", "seven"]);
+    assert!(!run("Yes.", &["-c", "-p", "eight"]).contains("otter"));
+    let said = run("Yes.", &["-c", "-p", "nine"]);
+    assert!(said.contains("host is called otter") && said.contains("7411"), "{said}");
+    world.check();
+}
+
+#[test]
+fn cover_about_a_question_has_what_was_said() {
+    let world = World::new([]);
+    let filler = "Nothing else is to be told of it. ".repeat(20);
+    let told = format!("Look at the gates. {filler} The heron gate opens with 7411. {filler}");
+    import(&world, "alpha", 3, &["Look at the doors.", &told, "Look at the roofs."]);
+    world.run(&["past", "build"]).ok();
+    let cover = |args: &[&str]| {
+        world.run(&[&["past", "cover", "--json", "--budget", "1000"], args].concat()).ok().json()
+    };
+    let blind = cover(&[]);
+    assert!(!blind["text"].as_str().unwrap().contains("7411"), "{blind}");
+    assert!(blind["members"].as_array().unwrap().iter().all(|member| member["raw"] == false), "{blind}");
+    let known = cover(&["--about", "How does the heron gate open?"]);
+    assert!(known["text"].as_str().unwrap().contains("[2025-03-03T01:00Z] &gt; "), "{known}");
+    assert!(known["text"].as_str().unwrap().contains("heron gate opens with 7411"), "{known}");
+    let raw: Vec<&Value> =
+        known["members"].as_array().unwrap().iter().filter(|member| member["raw"] == true).collect();
+    assert!(!raw.is_empty() && raw.iter().all(|member| member["id"].is_null()), "{known}");
+    // The key of a turn, typed back, finds the chunk that it is of.
+    let shown = world.run(&["past", "--json", "2025-03-03T01:00Z"]).ok().json();
+    assert!(shown["summary"].as_str().unwrap().contains("Look at the gates."), "{shown}");
+    let people = world.run(&["past", "cover", "--budget", "1000", "--about", "the heron gate"]).ok();
+    assert!(people.err.contains("raw turn"), "{}", people.err);
+    world.unchecked();
+}
+
+#[test]
 fn fork_and_undo_keep_the_past_of_the_session() {
     let world = remembering(4);
     world.run(&["-p", "one"]).ok();
@@ -494,6 +548,32 @@ fn settings_say_in_which_sessions_they_hold() {
     assert!(said.contains("in new sessions and in sessions that you reopen"), "{said}");
     world.run(&["compact"]).ok();
     assert_eq!(world.requests().len(), 3, "no model is asked");
+    world.check();
+}
+
+#[test]
+fn cover_in_place_of_a_summary_knows_the_newest_request() {
+    let world = World::new([]);
+    covering(&world, 10_000);
+    let filler = "Nothing else is to be told of it. ".repeat(20);
+    let told = format!("Yes. {filler} The heron gate opens with 7411. {filler}");
+    for (at, turn) in ["Look at the gates.", "Look at the roofs.", "How does the heron gate open?"].iter().enumerate()
+    {
+        let answer = if at == 0 { told.clone() } else { long("Noted") };
+        world.server.push(Answer::new().text(&answer).reply());
+        let args: &[&str] = if at == 0 { &["-p", turn] } else { &["-c", "-p", turn] };
+        world.run(args).ok();
+    }
+    let node = world.run(&["compact"]).ok().text().trim().to_owned();
+    let summary = |node: &str| {
+        let shown = world.run(&["show", node, "--json"]).ok().json();
+        shown["compaction"]["summary"].as_str().unwrap().to_owned()
+    };
+    assert!(summary(&node).contains("heron gate opens with 7411"), "{}", summary(&node));
+    // About something else it is not.
+    world.run(&["compact", "--undo"]).ok();
+    let node = world.run(&["compact", "--focus", "roofs"]).ok().text().trim().to_owned();
+    assert!(!summary(&node).contains("7411") && summary(&node).contains("Look at the gates."));
     world.check();
 }
 

@@ -149,7 +149,7 @@ impl MemorySearch {
     /// With a second signal: the words of this model.
     #[must_use]
     pub fn with_model(self, model: StaticModel) -> Self {
-        Self { words: Some(Arc::new(words::ModelWords::new(model))), ..self }
+        self.with_words(Some(word_vectors(model)))
     }
 
     /// With the second signal that another search has.
@@ -321,6 +321,12 @@ impl MemorySearch {
         }
         Ok(shown)
     }
+}
+
+/// The words of a model as the second signal.
+#[must_use]
+pub fn word_vectors(model: StaticModel) -> Arc<dyn WordVectors> {
+    Arc::new(words::ModelWords::new(model))
 }
 
 /// The first characters of a text.

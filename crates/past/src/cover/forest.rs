@@ -117,6 +117,18 @@ impl Forest {
         Self { items, places, children, owners, extent, lacks_child, order, heads, leaves, faults }
     }
 
+    /// The same with these parts as the children of chunks, in the place of those that they have.
+    #[must_use]
+    pub fn with_parts(&self, parts: Vec<(NodeId, Vec<CoverItem>)>) -> Self {
+        let mut items = self.items.clone();
+        for (of, parts) in parts {
+            let Some(item) = self.places.get(&of).and_then(|at| items.get_mut(*at as usize)) else { continue };
+            item.children = parts.iter().map(|part| part.id).collect();
+            items.extend(parts);
+        }
+        Self::new(items)
+    }
+
     /// How many chunks there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -13,6 +13,7 @@ pub use item::{
     SplitCause, Verdict,
 };
 pub use relevance::RelevanceIndex;
+pub(crate) use relevance::stems;
 pub(crate) use render::text as line_text;
 pub use render::{Charge, CoverLine, frame_cost, line_cost, render};
 

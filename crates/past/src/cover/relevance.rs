@@ -1,6 +1,6 @@
 //! How much summaries have to do with a question, by words and identifiers.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::LazyLock;
 
 use quipu_protocol::NodeId;
@@ -70,6 +70,11 @@ impl RelevanceIndex {
         }
         scores.into_iter().map(|(place, score)| (self.ids[place as usize], score)).collect()
     }
+}
+
+/// The words of a text as they are compared.
+pub(crate) fn stems(text: &str) -> BTreeSet<String> {
+    terms(text).into_keys().collect()
 }
 
 struct Term {

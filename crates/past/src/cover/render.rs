@@ -29,7 +29,9 @@ pub struct Charge {
 }
 
 impl Charge {
-    fn of(self, text: &str) -> u64 {
+    /// What a text costs.
+    #[must_use]
+    pub fn of(self, text: &str) -> u64 {
         u64::try_from(text.chars().count()).unwrap_or(u64::MAX).div_ceil(self.characters.max(1))
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use quipu_past::cover::{Cover, CoverAsk, CoverItem, Exclusion, Fault, Gap, Shortfall, Span, Verdict, cover};
+use quipu_past::cover::{
+    Cover, CoverAsk, CoverItem, Exclusion, Fault, Forest, Gap, Shortfall, Span, Verdict, cover,
+};
 use quipu_protocol::NodeId;
 
 fn id(n: usize) -> NodeId {
@@ -214,6 +216,23 @@ proptest! {
             prop_assert!(found.floor >= floor);
             floor = found.floor;
         }
+    }
+
+    #[test]
+    fn parts_below_chunks_are_chunks_as_all_others(
+        items in sound(), ask in asks(), at in 0..40_usize, costs in prop::collection::vec(1..20_u64, 1..6),
+    ) {
+        let leaf = &items[at % items.len()];
+        prop_assume!(leaf.children.is_empty());
+        let part = |(n, cost): (usize, &u64)| {
+            CoverItem { id: id(200 + n), span: leaf.span, cost: *cost, exclusion: None, children: vec![] }
+        };
+        let parts: Vec<CoverItem> = costs.iter().enumerate().map(part).collect();
+        let mut all = items.clone();
+        all[at % items.len()].children = parts.iter().map(|part| part.id).collect();
+        all.extend(parts.clone());
+        let forest = Forest::new(items.clone()).with_parts(vec![(leaf.id, parts)]);
+        prop_assert_eq!(forest.cover(&ask), check(&all, &ask)?);
     }
 
     #[test]

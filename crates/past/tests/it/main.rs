@@ -23,6 +23,8 @@ mod proof;
 #[cfg(test)]
 mod ranges;
 #[cfg(test)]
+mod recalled;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod trust;
