@@ -242,8 +242,7 @@ mod tests {
         let span = TimeRange::new(day * DAY, day * DAY + 1);
         let summary = format!("Something of day {day}.");
         let (children, sources, supersedes) = (Vec::new(), Vec::new(), Vec::new());
-        let draft =
-            ChunkDraft { author: DraftAuthor::Person, summary, span, children, sources, supersedes };
+        let draft = ChunkDraft { author: DraftAuthor::Person, summary, span, children, sources, supersedes };
         write_chunk(store, &PastScope::All, draft, day * DAY).await.unwrap();
     }
 

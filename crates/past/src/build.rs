@@ -293,18 +293,7 @@ impl<'a> BuildRun<'a> {
     ) -> Self {
         let writer = PastWriter::new(store, scope, &plan.index).after(step);
         let made = vec![None; plan.chunks.len()];
-        Self {
-            store,
-            scope,
-            by,
-            plan,
-            now,
-            writer,
-            made,
-            reached: 0,
-            has_saved: false,
-            head: None,
-        }
+        Self { store, scope, by, plan, now, writer, made, reached: 0, has_saved: false, head: None }
     }
 
     async fn run(

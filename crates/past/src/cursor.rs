@@ -134,10 +134,26 @@ impl PastCursor {
     }
 }
 
+impl PastPlan {
+    /// Plans the past of a scope as its sessions stand at `now`, in milliseconds since the epoch. Reads them all; writes nothing.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn make(
+        store: &dyn Graph,
+        scope: &PastScope,
+        method: &SummaryMethod,
+        now: UnixMs,
+    ) -> Result<Self, PastError> {
+        PastCursor::default().plan(store, scope, method, now).await
+    }
+}
+
 impl CursorState {
     fn is_of(&self, store: &dyn Graph, scope: &PastScope, method: &SummaryMethod, now: UnixMs) -> bool {
         // What is over is so for good only while clocks go forward.
-        (&self.scope, &self.method, self.hidden) == (scope, method, store.hidden().version()) && now >= self.now
+        (&self.scope, &self.method, self.hidden) == (scope, method, store.hidden().version())
+            && now >= self.now
     }
 
     /// Reads everything.
@@ -300,7 +316,8 @@ impl CursorState {
         importer: Option<String>,
         stands: Option<PastId>,
     ) -> NewLeaf {
-        let is_taken = !self.taken.is_empty() && segment.nodes.iter().all(|node| self.taken.contains_key(node));
+        let is_taken =
+            !self.taken.is_empty() && segment.nodes.iter().all(|node| self.taken.contains_key(node));
         NewLeaf { key: key.clone(), ordinal, is_rest, segment, importer, is_taken, stands }
     }
 
@@ -379,7 +396,8 @@ impl CursorState {
                 }
                 let Some(session) = self.sessions.get_mut(key) else { return Ok(false) };
                 let row = rows.into_iter().find(|row| row.base == key.1 && row.head == Some(head));
-                let Some(row) = row.filter(|row| row.agent == session.agent && row.name == session.name) else {
+                let Some(row) = row.filter(|row| row.agent == session.agent && row.name == session.name)
+                else {
                     return Ok(false);
                 };
                 news.removed.append(&mut session.leaves);

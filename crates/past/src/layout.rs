@@ -158,8 +158,7 @@ impl ChunkPlaces {
         if *count > 1 {
             return None;
         }
-        let place =
-            ChunkPlace { work, level: 0, span, class, session: Some(&session), children: Vec::new() };
+        let place = ChunkPlace { work, level: 0, span, class, session: Some(&session), children: Vec::new() };
         let progress = match stands {
             _ if is_taken => PlannedProgress::Retracted,
             Some(id) => PlannedProgress::Standing(id),
@@ -185,7 +184,12 @@ impl ChunkPlaces {
     }
 
     /// Moves the parents where leaves went and came: the chunks that are there of those parents which are none any more.
-    pub(crate) fn lay_out(&mut self, index: &PastIndex, removed: Vec<TreeItem>, added: &[usize]) -> Vec<PastId> {
+    pub(crate) fn lay_out(
+        &mut self,
+        index: &PastIndex,
+        removed: Vec<TreeItem>,
+        added: &[usize],
+    ) -> Vec<PastId> {
         let added = added.iter().filter_map(|at| item(self.get(*at)?, *at)).collect();
         let mut there = Vec::new();
         let (mut removed, mut added): (Vec<TreeItem>, Vec<TreeItem>) = (removed, added);
@@ -256,9 +260,8 @@ impl ChunkPlaces {
             progress = PlannedProgress::Missing;
         }
         let asked = self.asks() && progress == PlannedProgress::Missing;
-        let call = asked.then(|| {
-            parent_size(work, level, children.iter().map(|child| summary_size(index, child)))
-        });
+        let call =
+            asked.then(|| parent_size(work, level, children.iter().map(|child| summary_size(index, child))));
         let of = PlannedSources::Children(items.iter().map(|item| item.at).collect());
         let supersedes = Vec::new();
         Some(PlannedChunk { work, level, span, class, of, progress, supersedes, call, recorded: false })

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use quipu_protocol::{AuthorClass, NodeId, SessionId, UnixMs};
+use quipu_protocol::{AuthorClass, NodeId, SessionId};
 use quipu_store::Graph;
 use serde::Serialize;
 
@@ -11,8 +11,8 @@ use crate::model::{CallSize, first_line};
 use crate::overlap::OverlapIndex;
 use crate::record::read_chunks;
 use crate::{
-    ChunkAuthor, ChunkEntry, PastCursor, PastError, PastId, PastIndex, PastScope, SummaryMethod,
-    SummaryModel, TimeRange, WorkId,
+    ChunkAuthor, ChunkEntry, PastError, PastId, PastIndex, PastScope, SummaryMethod, SummaryModel, TimeRange,
+    WorkId,
 };
 
 /// Leaves that are read at once.
@@ -117,32 +117,6 @@ pub struct BuildSize {
 }
 
 impl PastPlan {
-    /// Plans the past of a scope as its sessions stand at `now`, in milliseconds since the epoch. Reads them all; writes nothing.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub async fn make(
-        store: &dyn Graph,
-        scope: &PastScope,
-        method: &SummaryMethod,
-        now: UnixMs,
-    ) -> Result<Self, PastError> {
-        PastCursor::default().plan(store, scope, method, now).await
-    }
-
-    /// The same for summaries by a model. Looks for answers that were paid for already, too.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub async fn make_for(
-        store: &dyn Graph,
-        scope: &PastScope,
-        model: &dyn SummaryModel,
-        now: UnixMs,
-    ) -> Result<Self, PastError> {
-        PastCursor::default().plan_for(store, scope, model, now).await
-    }
-
     /// Looks for answers to its calls that were paid for already.
     pub(crate) async fn look_up(&mut self, model: &dyn SummaryModel) {
         for chunk in self.chunks.iter_mut().filter(|chunk| chunk.progress == PlannedProgress::Missing) {

@@ -97,8 +97,12 @@ async fn measured_segments(
     let mut cutter = SessionCutter::new(row, for_model);
     cutter.read(store, row).await?;
     let segments = cutter.cut(taken);
-    let mut found =
-        SessionSegments { segments, untimed: cutter.untimed, unsaid: cutter.unsaid, ..SessionSegments::default() };
+    let mut found = SessionSegments {
+        segments,
+        untimed: cutter.untimed,
+        unsaid: cutter.unsaid,
+        ..SessionSegments::default()
+    };
     match cutter.rest(now) {
         SessionRest::Open(tail) => found.open = tail.len(),
         SessionRest::Closed(segment) => found.segments.push(segment),

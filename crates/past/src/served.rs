@@ -97,7 +97,8 @@ impl CoverStock {
         known: Option<&Self>,
     ) -> Result<Self, PastError> {
         let known = |node: &NodeId| known?.lines.get(node)?.summary.clone();
-        let chunks: Vec<&ChunkEntry> = index.chunks().filter(|chunk| !chunk.is_superseded && !chunk.is_removed).collect();
+        let chunks: Vec<&ChunkEntry> =
+            index.chunks().filter(|chunk| !chunk.is_superseded && !chunk.is_removed).collect();
         let verdicts = ground_pending(store, scope, index).await?;
         let mut items = Vec::with_capacity(chunks.len());
         let (mut lines, mut ids) = (HashMap::new(), HashMap::new());

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 /// A browser that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(120);
-/// The page says itself that it is drawn.
-const READY: &str = "new Promise(done => { const look = () => document.documentElement.dataset.ready ? done(true) : setTimeout(look, 5); look() })";
+/// The page says itself that it is drawn, before it counts as loaded.
+const READY: &str = "document.documentElement.dataset.ready";
 
 /// A browser with one page. It ends with it.
 pub(super) struct Browser {
@@ -24,6 +24,8 @@ pub(super) struct Browser {
     output: Receiver<Vec<u8>>,
     page: Option<String>,
     last: u64,
+    /// Whether the page was loaded since it was asked for.
+    is_loaded: bool,
     _home: tempfile::TempDir,
 }
 
@@ -31,9 +33,7 @@ pub(super) struct Browser {
 pub(super) fn program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let names = ["chromium", "chromium-browser", "google-chrome"];
-    std::env::split_paths(&path)
-        .flat_map(|dir| names.map(|name| dir.join(name)))
-        .find(|file| file.is_file())
+    std::env::split_paths(&path).flat_map(|dir| names.map(|name| dir.join(name))).find(|file| file.is_file())
 }
 
 impl Browser {
@@ -42,15 +42,28 @@ impl Browser {
         // It listens on the descriptor 3 and answers on 4.
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1"]).arg(program);
-        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
-        command.args(["--disable-background-networking", "--disable-component-update", "--disable-extensions"]);
+        command.args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+        ]);
+        command.args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-extensions",
+        ]);
         command.args(["--remote-debugging-pipe", "--window-size=1200,900"]);
         command.arg(format!("--user-data-dir={}", home.path().join("data").display())).arg("about:blank");
         command.env("HOME", home.path()).env("TMPDIR", home.path());
         // Its children end with it.
         command.process_group(0);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start the browser")?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the browser")?;
         let from = child.stdout.take().context("the browser has no output")?;
         let input = child.stdin.take().context("the browser has no input")?;
         let (tx, output) = channel();
@@ -59,7 +72,7 @@ impl Browser {
                 let Ok(Ok(())) = message.map(|message| tx.send(message)) else { return };
             }
         });
-        let mut browser = Self { child, input, output, page: None, last: 0, _home: home };
+        let mut browser = Self { child, input, output, page: None, last: 0, is_loaded: false, _home: home };
         let made = browser.ask("Target.createTarget", &json!({ "url": "about:blank" }))?;
         let attach = json!({ "targetId": made["targetId"], "flatten": true });
         let attached = browser.ask("Target.attachToTarget", &attach)?;
@@ -70,10 +83,12 @@ impl Browser {
         Ok(browser)
     }
 
-    fn next(&self, for_what: &str) -> Result<Value> {
+    fn next(&mut self, for_what: &str) -> Result<Value> {
         let message = self.output.recv_timeout(LIMIT);
         let message = message.with_context(|| format!("{for_what}: the browser says nothing"))?;
-        Ok(serde_json::from_slice(&message)?)
+        let told: Value = serde_json::from_slice(&message)?;
+        self.is_loaded |= told["method"] == "Page.loadEventFired";
+        Ok(told)
     }
 
     fn ask(&mut self, method: &str, params: &Value) -> Result<Value> {
@@ -95,11 +110,14 @@ impl Browser {
     /// Opens a page, and waits until it has drawn itself: milliseconds.
     pub(super) fn open(&mut self, file: &Path) -> Result<f64> {
         let began = Instant::now();
+        self.is_loaded = false;
         let opened = self.ask("Page.navigate", &json!({ "url": format!("file://{}", file.display()) }))?;
         ensure!(opened["errorText"].is_null(), "the page does not open: {opened}");
-        let ready = json!({ "expression": READY, "awaitPromise": true, "returnByValue": true });
-        let ready = self.ask("Runtime.evaluate", &ready)?;
-        ensure!(ready["result"]["value"] == json!(true), "the page is not drawn: {ready}");
+        while !self.is_loaded {
+            self.next("load")?;
+        }
+        let ready = self.ask("Runtime.evaluate", &json!({ "expression": READY, "returnByValue": true }))?;
+        ensure!(ready["result"]["value"] == json!("yes"), "the page is not drawn: {ready}");
         Ok(began.elapsed().as_secs_f64() * 1_000.0)
     }
 }

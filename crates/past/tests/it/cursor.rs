@@ -218,7 +218,8 @@ async fn chunks_of_a_removed_session_are_not_shown() {
         commit.moves.push(RefMove { name: name.clone(), expect, to, fence: None, why: "rm".into() });
         world.store.commit(commit).await.unwrap();
     };
-    let tells = |chunks: &[MemoryChunk]| chunks.iter().filter(|chunk| chunk.summary.contains("task7")).count();
+    let tells =
+        |chunks: &[MemoryChunk]| chunks.iter().filter(|chunk| chunk.summary.contains("task7")).count();
     let before = world.live().await;
     assert!(tells(&before) > 1);
     go(None).await;
