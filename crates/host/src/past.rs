@@ -12,8 +12,10 @@ use std::sync::Arc;
 
 use quipu::{Runner, RunnerError};
 use quipu_memory::project_root;
-use quipu_past::prove::mark_ungrounded;
-use quipu_past::{BuildEnd, BuildProgress, ExtractiveSummary, PastError, PastPlan, Summaries};
+use quipu_past::prove::{has_unchecked, mark_ungrounded, mark_ungrounded_in};
+use quipu_past::{
+    BuildEnd, BuildProgress, ExtractiveSummary, PastCursor, PastError, PastPlan, PastScope, Summaries,
+};
 use quipu_store::Graph;
 
 use crate::background_budget::background_budget;
@@ -123,14 +125,43 @@ impl PastWriters {
         scope: &PastScope,
         progress: &mut (dyn FnMut(BuildProgress) + Send),
     ) -> Result<FinishedBuild, Failure> {
+        self.build_on(&mut PastCursor::default(), false, store, scope, progress).await
+    }
+
+    /// The same where builds have left a cursor, which goes on with this one: only what is new is read. `goes_on` says whether there
+    /// will be another build with it.
+    ///
+    /// # Errors
+    /// As those of [`build`](Self::build).
+    pub async fn build_on(
+        &self,
+        cursor: &mut PastCursor,
+        goes_on: bool,
+        store: &Arc<dyn Graph>,
+        scope: &PastScope,
+        progress: &mut (dyn FnMut(BuildProgress) + Send),
+    ) -> Result<FinishedBuild, Failure> {
         let busy = || Failure::from(PastError::Busy(scope.session()));
         let work = async {
             // As it stands now that nobody else writes.
-            let plan = self.plan(&**store, scope).await?;
-            let end = self.summaries().build(&**store, scope, &plan, now(), progress).await;
-            let end = end?;
+            let plan = self.summaries().plan_from(cursor, &**store, scope, now()).await?;
+            let mut is_to_check = has_unchecked(plan.index());
+            let end = self.summaries().build(&**store, scope, &plan, now(), progress).await?;
+            drop(plan);
+            is_to_check |= self.model().is_some() && end.head.is_some();
+            if goes_on || is_to_check {
+                cursor.settle(&**store).await?;
+            }
+            // Words that were copied need no check.
+            if !is_to_check {
+                return Ok(FinishedBuild { end, ungrounded: 0, warning: None });
+            }
+            let marked = match cursor.index() {
+                Some(index) => mark_ungrounded_in(&**store, scope, index, end.head, now()).await,
+                None => mark_ungrounded(&**store, scope, end.head, now()).await,
+            };
             // What was made stays, and is checked when it is served, where this fails.
-            Ok(match mark_ungrounded(&**store, scope, end.head, now()).await {
+            Ok(match marked {
                 Ok(found) => {
                     let ungrounded = found.iter().filter(|verdict| !verdict.is_grounded()).count();
                     FinishedBuild { end, ungrounded, warning: None }

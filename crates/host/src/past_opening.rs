@@ -8,7 +8,9 @@ use quipu::{Context, ContextAsk, ContextSource, EpochReason, Opening, OpeningAsk
 use quipu_memory::active::without_quotes;
 use quipu_past::cover::Charge;
 use quipu_past::delay::CoverDelay;
-use quipu_past::{CoverDetail, CoverStock, OpeningState, PAST_SOURCE, PastIndex, PastScope, ServedCover};
+use quipu_past::{
+    CoverDetail, CoverStock, OpeningState, PAST_SOURCE, PastError, PastIndex, PastScope, ServedCover,
+};
 use quipu_protocol::{Content, Message, NodeId, OpeningBoundary, UnixMs};
 use quipu_store::{Graph, RefName, WordVectors};
 use tokio::sync::Mutex;
@@ -38,14 +40,41 @@ pub(crate) struct PastOpening {
     /// The second signal of relevance, where there is a model.
     words: Option<Arc<dyn WordVectors>>,
     /// What was read last.
-    read: Mutex<Option<ReadPast>>,
+    read: Arc<Mutex<Option<ReadPast>>>,
 }
 
 struct ReadPast {
     head: Option<NodeId>,
     /// The version of what is forgotten.
     hidden: u64,
+    index: PastIndex,
     stock: Arc<CoverStock>,
+}
+
+/// Reads the past as it is now, unless it was read so already; of one that was read before, what came.
+async fn read_past(
+    store: &dyn Graph,
+    scope: &PastScope,
+    read: &Mutex<Option<ReadPast>>,
+) -> Result<Arc<CoverStock>, PastError> {
+    let mut read = read.lock().await;
+    let (head, hidden) = (store.head(&scope.ref_name()).await?, store.hidden().version());
+    let known = match read.take() {
+        Some(known) if (known.head, known.hidden) == (head, hidden) => {
+            let stock = Arc::clone(&known.stock);
+            *read = Some(known);
+            return Ok(stock);
+        }
+        known => known.filter(|known| known.hidden == hidden),
+    };
+    let (index, known) = match known {
+        Some(ReadPast { index, stock, .. }) => (index.read_on(store, scope).await?, Some(stock)),
+        None => (PastIndex::read(store, scope).await?, None),
+    };
+    let stock = CoverStock::read_on(store, scope, &index, PAST_CHARGE, known.as_deref()).await?;
+    let stock = Arc::new(stock);
+    *read = Some(ReadPast { head, hidden, index, stock: Arc::clone(&stock) });
+    Ok(stock)
 }
 
 impl PastOpening {
@@ -55,7 +84,7 @@ impl PastOpening {
         settings: TimeSettings,
         words: Option<Arc<dyn WordVectors>>,
     ) -> Self {
-        Self { store, scope, settings, words, read: Mutex::new(None) }
+        Self { store, scope, settings, words, read: Arc::default() }
     }
 
     /// What is served for these questions, by words and meaning; by words alone where the index cannot be read.
@@ -71,20 +100,12 @@ impl PastOpening {
         about.as_ref().unwrap_or(stock).serve(budget, Some(question), boundary)
     }
 
-    /// The past as it is now. It is read again only where it changed.
+    /// The past as it is now. It is read again only where it changed, and goes on being read where nobody waits for it any more: the
+    /// next call finds what this one did not wait for.
     async fn stock(&self) -> Result<Arc<CoverStock>, SourceError> {
-        let mut read = self.read.lock().await;
-        let head =
-            self.store.head(&RefName::session(&self.scope.session())).await.map_err(SourceError::new)?;
-        let hidden = self.store.hidden().version();
-        if let Some(known) = read.as_ref().filter(|known| (known.head, known.hidden) == (head, hidden)) {
-            return Ok(known.stock.clone());
-        }
-        let index = PastIndex::read(&*self.store, &self.scope).await.map_err(SourceError::new)?;
-        let stock = CoverStock::read(&*self.store, &self.scope, &index, PAST_CHARGE).await;
-        let stock = Arc::new(stock.map_err(SourceError::new)?);
-        *read = Some(ReadPast { head, hidden, stock: stock.clone() });
-        Ok(stock)
+        let (store, scope, read) = (Arc::clone(&self.store), self.scope.clone(), Arc::clone(&self.read));
+        let reading = tokio::spawn(async move { read_past(&*store, &scope, &read).await });
+        reading.await.map_err(SourceError::new)?.map_err(SourceError::new)
     }
 
     /// When the lineage of the session begins, where it is one already.
@@ -205,5 +226,41 @@ impl ContextSource for PastOpening {
 
     fn opening<'a>(&'a self, ask: &'a OpeningAsk) -> BoxFuture<'a, Result<Option<Opening>, SourceError>> {
         Box::pin(self.opened(ask))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use quipu_past::{ChunkDraft, DraftAuthor, TimeRange, write_chunk};
+
+    use super::*;
+
+    const DAY: UnixMs = 86_400_000;
+
+    async fn write(store: &dyn Graph, day: i64) {
+        let span = TimeRange::new(day * DAY, day * DAY + 1);
+        let summary = format!("Something of day {day}.");
+        let (children, sources, supersedes) = (Vec::new(), Vec::new(), Vec::new());
+        let draft = ChunkDraft { author: DraftAuthor::Person, summary, span, children, sources, supersedes };
+        write_chunk(store, &PastScope::All, draft, day * DAY).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn past_is_read_on_where_nobody_waits_any_more() {
+        let store = quipu_store::in_memory().unwrap();
+        write(&*store, 20_000).await;
+        let settings = TimeSettings { is_on: true, tokens: 1_000, delay: true, boundary: None };
+        let opening = PastOpening::new(Arc::clone(&store), PastScope::All, settings);
+        // Whoever waited is gone at once.
+        assert!(opening.stock().now_or_never().is_none());
+        tokio::task::yield_now().await;
+        let known = opening.read.lock().await.as_ref().map(|read| Arc::clone(&read.stock));
+        let known = known.unwrap();
+        assert!(Arc::ptr_eq(&known, &opening.stock().await.unwrap()));
+        // What came is read, and what was read stays.
+        write(&*store, 20_001).await;
+        let now = opening.stock().await.unwrap().serve(1_000, None, 20_002 * DAY).text;
+        assert!(now.contains("of day 20000") && now.contains("of day 20001"), "{now}");
     }
 }

@@ -9,12 +9,11 @@ use quipu_store::{Graph, decode_nodes};
 use crate::model::{asked_model, first_line, judged, leaf_ask, leaf_instead, parent_ask, parent_instead};
 use crate::plan::{PlannedChunk, PlannedProgress, PlannedSources};
 use crate::record::read_chunks;
-use crate::segments::importer_of;
 use crate::source::{SourceText, source_of};
 use crate::writer::PastWriter;
 use crate::{
-    AskRefusal, BuildSize, ChildSummary, ChunkSource, MemoryChunk, PastError, PastId, PastIndex, PastPlan,
-    PastScope, RefusedSummary, ReviewState, SUMMARY_LIMIT, Summariser, SummaryMethod, SummaryModel,
+    AskRefusal, BuildSize, ChildSummary, ChunkSource, MemoryChunk, PastCursor, PastError, PastId, PastIndex,
+    PastPlan, PastScope, RefusedSummary, ReviewState, SUMMARY_LIMIT, Summariser, SummaryMethod, SummaryModel,
 };
 
 /// Chunks of one commit at most, and nodes that are read for them.
@@ -62,9 +61,23 @@ impl Summaries<'_> {
         scope: &PastScope,
         now: UnixMs,
     ) -> Result<PastPlan, PastError> {
+        self.plan_from(&mut PastCursor::default(), store, scope, now).await
+    }
+
+    /// The same, where a build has planned it before and left a cursor: only what is new is read.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn plan_from(
+        self,
+        cursor: &mut PastCursor,
+        store: &dyn Graph,
+        scope: &PastScope,
+        now: UnixMs,
+    ) -> Result<PastPlan, PastError> {
         match self {
-            Self::Rules(rules) => PastPlan::make(store, scope, &rules.method(), now).await,
-            Self::Model(model) => PastPlan::make_for(store, scope, model, now).await,
+            Self::Rules(rules) => cursor.plan(store, scope, &rules.method(), now).await,
+            Self::Model(model) => cursor.plan_for(store, scope, model, now).await,
         }
     }
 
@@ -227,7 +240,7 @@ async fn build(
     let mut tried = 0;
     loop {
         let plan = anew.as_ref().unwrap_or(plan);
-        let mut run = BuildRun::new(store, scope, by, plan, (now, end.head)).await?;
+        let mut run = BuildRun::new(store, scope, by, plan, (now, end.head));
         let ran = run.run(&mut end, &mut done, progress).await;
         let made = run.reached;
         end.head = run.head.or(end.head);
@@ -261,23 +274,12 @@ async fn build(
     Ok(end)
 }
 
-/// The agents of imported sessions.
-async fn importers(
-    store: &dyn Graph,
-    scope: &PastScope,
-) -> Result<HashMap<quipu_protocol::SessionId, String>, PastError> {
-    let rows = scope.sessions(store).await?;
-    let imported = rows.iter().filter_map(|row| Some((row.id.clone(), importer_of(row)?.to_owned())));
-    Ok(imported.collect())
-}
-
 struct BuildRun<'a> {
     store: &'a dyn Graph,
     scope: &'a PastScope,
     by: Summaries<'a>,
     plan: &'a PastPlan,
     now: UnixMs,
-    importers: HashMap<quipu_protocol::SessionId, String>,
     writer: PastWriter<'a>,
     made: Vec<Option<MadeChunk>>,
     /// Chunks of the plan before this place are committed.
@@ -289,30 +291,28 @@ struct BuildRun<'a> {
 }
 
 impl<'a> BuildRun<'a> {
-    async fn new(
+    fn new(
         store: &'a dyn Graph,
         scope: &'a PastScope,
         by: Summaries<'a>,
         plan: &'a PastPlan,
         (now, step): (UnixMs, Option<NodeId>),
-    ) -> Result<Self, PastError> {
-        let importers = importers(store, scope).await?;
+    ) -> Self {
         let writer = PastWriter::new(store, scope, &plan.index).after(step);
         let made = vec![None; plan.chunks.len()];
-        Ok(Self {
+        Self {
             store,
             scope,
             by,
             plan,
             now,
-            importers,
             writer,
             made,
             reached: 0,
             has_saved: false,
             head: None,
             invalid: AtomicUsize::new(0),
-        })
+        }
     }
 
     async fn run(
@@ -566,11 +566,11 @@ impl<'a> BuildRun<'a> {
         let hidden = self.store.hidden();
         let mut texts = HashMap::new();
         for planned in &self.plan.chunks[batch] {
-            let PlannedSources::Nodes { session, nodes, .. } = &planned.of else { continue };
+            let PlannedSources::Nodes { importer, nodes, .. } = &planned.of else { continue };
             if planned.progress != PlannedProgress::Missing {
                 continue;
             }
-            let importer = self.importers.get(session).map(String::as_str);
+            let importer = importer.as_deref();
             for some in nodes.chunks(BATCH_NODES) {
                 let found: Vec<_> = self.store.nodes(some).await?.into_iter().flatten().collect();
                 let decoded = decode_nodes(self.store, &found).await?;

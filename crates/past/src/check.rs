@@ -54,8 +54,8 @@ impl PastPlan {
         let replaced = self.index.chunks().filter(|chunk| chunk.is_replaced && !is_retracted(chunk));
         let replaced: HashSet<WorkId> = replaced.filter_map(|chunk| chunk.work).collect();
         for chunk in &self.chunks {
-            let PlannedSources::Nodes { nodes, .. } = &chunk.of else { continue };
-            let mut gap = PastGap { span: chunk.span, nodes: nodes.len(), late_for: None };
+            let PlannedSources::Nodes { count, .. } = &chunk.of else { continue };
+            let mut gap = PastGap { span: chunk.span, nodes: *count, late_for: None };
             if chunk.progress == PlannedProgress::Retracted {
                 if !replaced.contains(&chunk.work) {
                     check.retracted.push(gap);

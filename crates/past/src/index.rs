@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use quipu_protocol::{AuthorClass, NodeId, Origin, Provenance, SessionId, UnixMs};
-use quipu_store::{Graph, HiddenSnapshot, Seq};
+use quipu_store::{Graph, HiddenSnapshot, Seq, SessionQuery};
 use quipu_transcript::{DecodedEntry, decode};
 
 use crate::chunk::PastRecord;
@@ -79,6 +79,8 @@ pub struct ChunkEntry {
     /// Whether its words are looked for in its sources before it is served: not those that the compiler copied, nor those of
     /// a person.
     pub needs_grounding: bool,
+    /// Whether it sums up a session that was removed since, itself or through other chunks.
+    pub is_removed: bool,
 }
 
 impl ChunkEntry {
@@ -90,9 +92,14 @@ impl ChunkEntry {
         }
     }
 
-    /// Whether it is shown: nobody took it back, and no other one stands in its place.
+    /// Whether it is shown: nobody took it back, no other one stands in its place, and what it sums up was not removed.
     #[must_use]
     pub fn is_live(&self) -> bool {
+        self.is_standing() && !self.is_removed
+    }
+
+    /// Whether it was shown before what it sums up was removed: a build puts others in its place.
+    pub(crate) fn is_standing(&self) -> bool {
         !self.is_superseded && self.state != ReviewState::Retracted
     }
 
@@ -129,6 +136,15 @@ pub struct PastIndex {
     pub proof: Option<ProofRecord>,
     /// Made when the first one is asked for.
     keys: OnceLock<HashMap<PastId, String>>,
+    /// Chunks of builds by what they were made of, and leaves by their session, in the order of all.
+    works: HashMap<WorkId, Vec<usize>>,
+    leaves: HashMap<SessionId, Vec<usize>>,
+    /// The parent of each chunk that has one which is shown.
+    pub(crate) owners: HashMap<PastId, PastId>,
+    /// What chunks name as a child, and have not.
+    pub(crate) lost: HashSet<PastId>,
+    /// Sessions with leaves that were removed.
+    pub(crate) removed: HashSet<SessionId>,
     /// The first faults that were found.
     pub faults: Vec<FaultyNode>,
     /// How many there are.
@@ -162,6 +178,9 @@ impl PastIndex {
             }
         }
         index.drop_forgotten();
+        (0..index.chunks.len()).for_each(|at| index.list(at));
+        index.removed = removed_sessions(store, index.leaves.keys()).await?;
+        index.drop_removed();
         index.check_children();
         Ok(index)
     }
@@ -169,15 +188,25 @@ impl PastIndex {
     fn take(
         &mut self,
         decoded: &DecodedEntry,
+        at: (NodeId, UnixMs, Seq),
+        scope: &PastScope,
+        hidden: &HiddenSnapshot,
+    ) {
+        match StoredRecord::of(decoded) {
+            None => {}
+            Some(Err(fault)) => self.fault(at.0, fault),
+            Some(Ok(stored)) => self.take_record(stored, at, scope, hidden),
+        }
+    }
+
+    pub(crate) fn take_record(
+        &mut self,
+        stored: StoredRecord,
         (node, made, seq): (NodeId, UnixMs, Seq),
         scope: &PastScope,
         hidden: &HiddenSnapshot,
     ) {
-        let StoredRecord { record, text, from } = match StoredRecord::of(decoded) {
-            None => return,
-            Some(Err(fault)) => return self.fault(node, fault),
-            Some(Ok(stored)) => stored,
-        };
+        let StoredRecord { record, text, from } = stored;
         let is_of_a_person = from.as_ref().is_some_and(is_of_a_person);
         match record {
             PastRecord::Supersede { of } if is_of_a_person => self.supersede(node, &of, ChunkAuthor::Person),
@@ -332,7 +361,40 @@ impl PastIndex {
             is_superseded: false,
             is_replaced: false,
             needs_grounding,
+            is_removed: false,
         });
+    }
+
+    /// Lists a chunk by what it was made of and by its session.
+    pub(crate) fn list(&mut self, at: usize) {
+        let Some(chunk) = self.chunks.get(at) else { return };
+        if let Some(work) = chunk.work {
+            self.works.entry(work).or_default().push(at);
+        }
+        if let (0, Some(session)) = (chunk.level, &chunk.session) {
+            self.leaves.entry(session.clone()).or_default().push(at);
+        }
+    }
+
+    /// Whether the same sessions are removed as when it was read.
+    pub(crate) async fn is_removed_same(&self, store: &dyn Graph) -> Result<bool, PastError> {
+        Ok(removed_sessions(store, self.leaves.keys()).await? == self.removed)
+    }
+
+    /// Hides what sums up a session that was removed, and the chunks above it.
+    fn drop_removed(&mut self) {
+        if self.removed.is_empty() {
+            return;
+        }
+        // What a build makes stands behind what it is made of.
+        let mut gone: HashSet<PastId> = HashSet::new();
+        for chunk in self.chunks.iter_mut().filter(|chunk| chunk.work.is_some()) {
+            let is_of_it = chunk.session.as_ref().is_some_and(|session| self.removed.contains(session));
+            if is_of_it || chunk.children.iter().any(|child| gone.contains(child)) {
+                chunk.is_removed = true;
+                gone.insert(chunk.id);
+            }
+        }
     }
 
     /// A person may put another chunk in the place of any, a build in that of what builds made, and nobody else.
@@ -366,13 +428,12 @@ impl PastIndex {
     /// A child that is not there, reaches beyond its parent, or has two parents is no child. Who has more say has it, then who was
     /// first. Ids are hashes of what they name, so no chunk is below itself.
     fn check_children(&mut self) {
-        let mut owned: HashSet<PastId> = HashSet::new();
         let mut parents: Vec<usize> =
             (0..self.chunks.len()).filter(|at| !self.chunks[*at].children.is_empty()).collect();
         parents.sort_by_key(|at| self.chunks[*at].author);
         let mut faults = Vec::new();
         for at in parents {
-            let (span, is_live) = (self.chunks[at].span, self.chunks[at].is_live());
+            let (id, span, is_live) = (self.chunks[at].id, self.chunks[at].span, self.chunks[at].is_live());
             let named = std::mem::take(&mut self.chunks[at].children);
             let (mut children, mut lost) = (Vec::with_capacity(named.len()), Vec::new());
             let mut seen = HashSet::new();
@@ -383,15 +444,21 @@ impl PastIndex {
                         Some(ChunkFault::WideChild(child))
                     }
                     // Two versions of a parent have the same children; only one of them is live.
-                    Some(_) if !seen.insert(child) || (is_live && !owned.insert(child)) => {
+                    Some(_) if !seen.insert(child) || (is_live && self.owners.contains_key(&child)) => {
                         Some(ChunkFault::SharedChild(child))
                     }
                     Some(_) => None,
                 };
                 match fault {
-                    None => children.push(child),
+                    None => {
+                        if is_live {
+                            self.owners.insert(child, id);
+                        }
+                        children.push(child);
+                    }
                     Some(fault) => {
                         lost.push(child);
+                        self.lost.insert(child);
                         faults.push((at, fault));
                     }
                 }
@@ -414,6 +481,39 @@ impl PastIndex {
     #[must_use]
     pub fn get(&self, id: &PastId) -> Option<&ChunkEntry> {
         self.by_id.get(id).and_then(|at| self.chunks.get(*at))
+    }
+
+    /// Its place in the order in which chunks were made.
+    pub(crate) fn place(&self, id: &PastId) -> Option<usize> {
+        self.by_id.get(id).copied()
+    }
+
+    pub(crate) const fn count(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// What a build made of this, whatever became of it.
+    pub(crate) fn of_work(&self, work: &WorkId) -> impl DoubleEndedIterator<Item = &ChunkEntry> {
+        self.works.get(work).into_iter().flatten().filter_map(|at| self.chunks.get(*at))
+    }
+
+    /// What sums up nodes of a session.
+    pub(crate) fn leaves_of(&self, session: &SessionId) -> impl Iterator<Item = &ChunkEntry> {
+        self.leaves.get(session).into_iter().flatten().filter_map(|at| self.chunks.get(*at))
+    }
+
+    /// Whether a chunk tells what was forgotten.
+    pub(crate) fn tells_forgotten(&self, id: &PastId) -> bool {
+        self.forgotten.contains(id)
+    }
+
+    pub(crate) fn forgotten_count(&self) -> usize {
+        self.forgotten.len() + self.forgotten_sources.len()
+    }
+
+    /// After chunks came: keys are to be told from theirs.
+    pub(crate) fn forget_keys(&mut self) {
+        self.keys = OnceLock::new();
     }
 
     /// Whether a chunk that a build had made of this was forgotten itself.
@@ -526,6 +626,27 @@ impl PastIndex {
             }
         }
     }
+}
+
+/// Of these sessions, those that were removed. One of which nothing is known was not: a past may come without its sessions.
+async fn removed_sessions(
+    store: &dyn Graph,
+    of: impl Iterator<Item = &SessionId>,
+) -> Result<HashSet<SessionId>, PastError> {
+    let of: Vec<&SessionId> = of.collect();
+    let mut removed = HashSet::new();
+    if of.is_empty() {
+        return Ok(removed);
+    }
+    let rows = store.sessions(SessionQuery { children: true, ..SessionQuery::default() }).await?;
+    let there: HashSet<&SessionId> = rows.iter().map(|row| &row.id).collect();
+    for id in of.into_iter().filter(|id| !there.contains(id)) {
+        let known = store.sessions(SessionQuery { id: Some(id.clone()), ..SessionQuery::default() }).await?;
+        if !known.is_empty() && known.iter().all(|row| row.head.is_none()) {
+            removed.insert(id.clone());
+        }
+    }
+    Ok(removed)
 }
 
 fn is_digits(text: &str) -> bool {

@@ -4,10 +4,12 @@
 //! the nodes or chunks that it sums up. [`PastPlan`] says what a past is to have and what of it is missing; [`build_past`] makes
 //! that. Knows the graph and what nodes mean; knows no session at work, no model, no command line.
 
+mod advance;
 mod build;
 mod check;
 mod chunk;
 pub mod cover;
+mod cursor;
 pub mod delay;
 pub mod disturb;
 mod draft;
@@ -15,6 +17,7 @@ mod error;
 mod evidence;
 pub mod grounding;
 mod index;
+mod layout;
 mod model;
 mod opening_state;
 mod overlap;
@@ -47,6 +50,7 @@ pub use chunk::{
     AskedModel, CHILD_LIMIT, ChunkFault, ChunkSource, MemoryChunk, PAST_CHUNK, PastId, RefusedSummary,
     ReviewState, SOURCE_LIMIT, SUMMARY_LIMIT, SUMMARY_TRIES, SummaryMethod, WorkId, class_name,
 };
+pub use cursor::PastCursor;
 pub use draft::{ChunkDraft, DraftAuthor, WrittenChunk, replace_chunks, write_chunk};
 pub use error::PastError;
 pub use evidence::{Evidence, EvidenceKind, EvidenceNode, evidence_of};

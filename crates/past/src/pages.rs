@@ -19,6 +19,11 @@ impl<'a> Pages<'a> {
         Ok(Self { store, seqs: store.below(base, &[head]).await?, read: 0 })
     }
 
+    /// Whether there are none left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.read >= self.seqs.len()
+    }
+
     /// The next ones; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Piece>, StoreError> {
         let rest = self.seqs.get(self.read..).unwrap_or_default();

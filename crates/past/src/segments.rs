@@ -50,8 +50,6 @@ pub struct SessionSegments {
     pub segments: Vec<Segment>,
     /// Nodes at the end that are younger than a pause: the segment may still grow.
     pub open: usize,
-    /// Those nodes.
-    pub(crate) tail: Vec<NodeMeasure>,
     /// Nodes of which nobody knows when they were said.
     pub untimed: usize,
     /// Nodes that a model is shown and that are no source, and that say what no source here says: messages of programs, text
@@ -88,59 +86,132 @@ pub async fn segments_of(
     measured_segments(store, row, now, false, &HashMap::new()).await
 }
 
-/// The same, cut also where nodes of leaves begin and end that a person took back: what is added later is summed up without them.
-/// With `for_model` also what each node takes in a prompt.
-pub(crate) async fn measured_segments(
+/// The same with what each node takes in a prompt, where that is wanted.
+async fn measured_segments(
     store: &dyn Graph,
     row: &SessionRow,
     now: UnixMs,
     for_model: bool,
     taken: &HashMap<NodeId, PastId>,
 ) -> Result<SessionSegments, PastError> {
-    let Some(head) = row.head else { return Ok(SessionSegments::default()) };
-    let mut cutter = Cutter::new(row, for_model);
-    let hidden = store.hidden();
-    // The first node of a session of another program may be a message.
-    let first: Vec<_> = store.nodes(&[row.base]).await?.into_iter().flatten().collect();
-    for (node, decoded) in first.iter().zip(decode_nodes(store, &first).await?) {
-        if !hidden.hides(&node.id) {
-            cutter.take(node.id, node.record.timestamp, &decoded);
-        }
+    let mut cutter = SessionCutter::new(row, for_model);
+    cutter.read(store, row).await?;
+    let segments = cutter.cut(taken);
+    let mut found = SessionSegments {
+        segments,
+        untimed: cutter.untimed,
+        unsaid: cutter.unsaid,
+        ..SessionSegments::default()
+    };
+    match cutter.rest(now) {
+        SessionRest::Open(tail) => found.open = tail.len(),
+        SessionRest::Closed(segment) => found.segments.push(segment),
+        SessionRest::Nothing => {}
     }
-    let mut pages = Pages::below(store, row.base, head).await?;
-    while let Some(piece) = pages.next().await? {
-        for stored in &piece.nodes {
-            if hidden.hides(&stored.node.id) {
-                continue;
-            }
-            let decoded = decode_shown(&hidden, &stored.node, &piece.objects);
-            cutter.take(stored.node.id, stored.node.record.timestamp, &decoded);
-        }
-    }
-    Ok(cutter.cut(now, taken))
+    Ok(found)
 }
 
-struct Cutter<'a> {
-    row: &'a SessionRow,
+/// What stands behind the last cut of a session.
+pub(crate) enum SessionRest<'a> {
+    Nothing,
+    /// It may still grow.
+    Open(&'a [NodeMeasure]),
+    Closed(Segment),
+}
+
+/// Cuts a session as far as it was read. What lies before the last cut is done with, and only what lies behind it is kept: a session
+/// that goes on is read on from where it was.
+#[derive(Debug)]
+pub(crate) struct SessionCutter {
+    session: SessionId,
+    importer: Option<String>,
+    for_model: bool,
+    /// Nodes before the last cut.
+    before: usize,
+    /// Those behind it.
     nodes: Vec<NodeMeasure>,
+    /// By how many calls more are under way before each of these, and at the end; the first has those from before the cut.
+    changes: Vec<i64>,
     /// Where calls stand that have no result yet.
     pending: HashMap<CallId, usize>,
-    /// Calls and their results: between the two nothing is cut.
-    pairs: Vec<(usize, usize)>,
     last: UnixMs,
     untimed: usize,
     unsaid: usize,
-    for_model: bool,
+    /// Whether a result came whose call lies before the last cut: the session was cut between the two.
+    is_torn: bool,
+    /// Whether the ref of the session stands at nodes that do not come from its first one.
+    is_apart: bool,
 }
 
-impl<'a> Cutter<'a> {
-    fn new(row: &'a SessionRow, for_model: bool) -> Self {
-        let (nodes, pending, pairs) = (Vec::new(), HashMap::new(), Vec::new());
-        Self { row, nodes, pending, pairs, last: 0, untimed: 0, unsaid: 0, for_model }
+impl SessionCutter {
+    pub(crate) fn new(row: &SessionRow, for_model: bool) -> Self {
+        Self {
+            session: row.id.clone(),
+            importer: importer_of(row).map(str::to_owned),
+            for_model,
+            before: 0,
+            nodes: Vec::new(),
+            changes: vec![0],
+            pending: HashMap::new(),
+            last: 0,
+            untimed: 0,
+            unsaid: 0,
+            is_torn: false,
+            is_apart: false,
+        }
+    }
+
+    /// Reads a session from its beginning, a page at a time.
+    pub(crate) async fn read(&mut self, store: &dyn Graph, row: &SessionRow) -> Result<(), PastError> {
+        let Some(head) = row.head else { return Ok(()) };
+        let hidden = store.hidden();
+        // The first node of a session of another program may be a message.
+        let first: Vec<_> = store.nodes(&[row.base]).await?.into_iter().flatten().collect();
+        for (node, decoded) in first.iter().zip(decode_nodes(store, &first).await?) {
+            if !hidden.hides(&node.id) {
+                self.take(node.id, node.record.timestamp, &decoded);
+            }
+        }
+        let mut pages = Pages::below(store, row.base, head).await?;
+        self.is_apart = pages.is_empty() && head != row.base;
+        self.read_pages(store, &mut pages).await
+    }
+
+    /// Reads on from where the session stood. `false` where it does not go on from there, or was cut where it must not be: it is to
+    /// be read from its beginning.
+    pub(crate) async fn read_on(
+        &mut self,
+        store: &dyn Graph,
+        stood: NodeId,
+        head: NodeId,
+    ) -> Result<bool, PastError> {
+        if self.is_apart {
+            return Ok(false);
+        }
+        let mut pages = Pages::below(store, stood, head).await?;
+        if pages.is_empty() {
+            return Ok(false);
+        }
+        self.read_pages(store, &mut pages).await?;
+        Ok(!self.is_torn)
+    }
+
+    async fn read_pages(&mut self, store: &dyn Graph, pages: &mut Pages<'_>) -> Result<(), PastError> {
+        let hidden = store.hidden();
+        while let Some(piece) = pages.next().await? {
+            for stored in &piece.nodes {
+                if hidden.hides(&stored.node.id) {
+                    continue;
+                }
+                let decoded = decode_shown(&hidden, &stored.node, &piece.objects);
+                self.take(stored.node.id, stored.node.record.timestamp, &decoded);
+            }
+        }
+        Ok(())
     }
 
     fn take(&mut self, node: NodeId, written: UnixMs, decoded: &DecodedEntry) {
-        let source = source_of(decoded, importer_of(self.row));
+        let source = source_of(decoded, self.importer.as_deref());
         self.unsaid += usize::from(self.is_unsaid(decoded, source.as_ref().map(|(source, _)| source)));
         let Some((source, calls)) = source else { return };
         // One of no known time was said when the one before it was.
@@ -150,43 +221,58 @@ impl<'a> Cutter<'a> {
             return;
         };
         self.last = at;
-        let index = self.nodes.len();
+        let index = self.before + self.nodes.len();
         let NodeCalls { begun, ended } = calls;
         // Some programs give every call the same id: a result is that of the last one.
         self.pending.extend(begun.into_iter().map(|call| (call, index)));
-        if let Some(call) = ended.and_then(|call| self.pending.remove(&call)) {
-            self.pairs.push((call, index));
+        let call = ended.and_then(|call| self.pending.remove(&call));
+        self.put(
+            NodeMeasure {
+                node,
+                at,
+                bytes: source.bytes(),
+                said: self.for_model.then(|| prompt_bytes(&source)),
+                class: source.class,
+                is_request: source.speaker == SourceSpeaker::Person,
+            },
+            call,
+        );
+    }
+
+    /// A node, and where the call stands whose result it is.
+    fn put(&mut self, node: NodeMeasure, call: Option<usize>) {
+        let at = self.nodes.len();
+        self.nodes.push(node);
+        self.changes.push(0);
+        let Some(call) = call else { return };
+        match call.checked_sub(self.before) {
+            // Between the two nothing is cut.
+            Some(call) => {
+                self.changes[call + 1] += 1;
+                self.changes[at + 1] -= 1;
+            }
+            None => self.is_torn = true,
         }
-        self.nodes.push(NodeMeasure {
-            node,
-            at,
-            bytes: source.bytes(),
-            said: self.for_model.then(|| prompt_bytes(&source)),
-            class: source.class,
-            is_request: source.speaker == SourceSpeaker::Person,
-        });
     }
 
     fn is_unsaid(&self, decoded: &DecodedEntry, source: Option<&SourceText>) -> bool {
         let has_text = source.is_some_and(|source| !source.text.trim().is_empty());
         match &decoded.entry {
             Entry::Message(Message::User(_)) => !has_text && !decoded.step.added.is_empty(),
-            Entry::Message(Message::CompactionSummary(_)) | Entry::Compaction(_) => self.nodes.is_empty(),
+            Entry::Message(Message::CompactionSummary(_)) | Entry::Compaction(_) => {
+                self.before == 0 && self.nodes.is_empty()
+            }
             Entry::Message(Message::Other(_)) => false,
             entry => source.is_none() && message_of(entry).is_some(),
         }
     }
 
-    fn cut(self, now: UnixMs, taken: &HashMap<NodeId, PastId>) -> SessionSegments {
-        let Self { row, nodes, pairs, untimed, unsaid, .. } = self;
-        // How many calls are under way before each node.
-        let mut changes = vec![0_i64; nodes.len() + 1];
-        for (call, result) in pairs {
-            changes[call + 1] += 1;
-            changes[result + 1] -= 1;
-        }
-        let mut found = SessionSegments { untimed, unsaid, ..SessionSegments::default() };
-        let (mut start, mut bytes, mut running) = (0, 0, 0_i64);
+    /// The segments that are closed by what stands behind them. `taken` are nodes of leaves that a person took back: it is cut also
+    /// where these begin and end, so that what is added later is summed up without them.
+    pub(crate) fn cut(&mut self, taken: &HashMap<NodeId, PastId>) -> Vec<Segment> {
+        let Self { session, nodes, changes, .. } = self;
+        let mut segments = Vec::new();
+        let (mut start, mut bytes, mut running, mut under_way) = (0, 0, 0_i64, None);
         for at in 0..nodes.len() {
             running += changes[at];
             let count = at - start;
@@ -194,24 +280,46 @@ impl<'a> Cutter<'a> {
                 taken.get(&nodes[at].node) != at.checked_sub(1).and_then(|last| taken.get(&nodes[last].node))
             };
             let may_end = count > 0 && running == 0;
-            let ends = may_end && (count >= SOFT_NODES || ends_before(&nodes, at, bytes));
+            let ends = may_end && (count >= SOFT_NODES || ends_before(nodes, at, bytes));
             if count >= HARD_NODES || ends || (count > 0 && is_edge()) {
-                found.segments.extend(segment(&row.id, &nodes[start..at]));
-                (start, bytes) = (at, 0);
+                segments.extend(segment(session, &nodes[start..at]));
+                (start, bytes, under_way) = (at, 0, Some(running));
             }
             bytes += nodes[at].bytes;
         }
-        let rest = &nodes[start..];
-        if let Some(last) = rest.last() {
-            // What lies in the future was written by a clock that was wrong: nothing is added to it.
-            if (0..IDLE).contains(&now.saturating_sub(last.at)) {
-                found.open = rest.len();
-                found.tail = rest.to_vec();
-            } else {
-                found.segments.extend(segment(&row.id, rest));
-            }
+        if let Some(under_way) = under_way {
+            nodes.drain(..start);
+            nodes.shrink_to_fit();
+            changes.drain(..start);
+            changes.shrink_to_fit();
+            changes[0] = under_way;
+            self.before += start;
         }
-        found
+        segments
+    }
+
+    /// What stands behind the last cut, as it is at `now`.
+    pub(crate) fn rest(&self, now: UnixMs) -> SessionRest<'_> {
+        let Some(last) = self.nodes.last() else { return SessionRest::Nothing };
+        // What lies in the future was written by a clock that was wrong: nothing is added to it.
+        if (0..IDLE).contains(&now.saturating_sub(last.at)) {
+            return SessionRest::Open(&self.nodes);
+        }
+        segment(&self.session, &self.nodes).map_or(SessionRest::Nothing, SessionRest::Closed)
+    }
+
+    /// Whether the same is behind the last cut at any later time.
+    pub(crate) fn is_settled(&self, now: UnixMs) -> bool {
+        self.nodes.last().is_none_or(|last| now.saturating_sub(last.at) >= IDLE)
+    }
+
+    /// Nodes of which nobody knows when they were said.
+    pub(crate) const fn untimed(&self) -> usize {
+        self.untimed
+    }
+
+    pub(crate) fn importer(&self) -> Option<&str> {
+        self.importer.as_deref()
     }
 }
 
@@ -267,11 +375,12 @@ mod tests {
             entries: 0,
             cost: 0.0,
         };
-        let mut cutter = Cutter::new(&row, false);
-        cutter.nodes = (0..count).map(measure).collect();
-        cutter.pairs = vec![(0, count - 1)];
-        let found = cutter.cut(UnixMs::MAX, &HashMap::new());
-        let counts: Vec<usize> = found.segments.iter().map(|segment| segment.nodes.len()).collect();
+        let mut cutter = SessionCutter::new(&row, false);
+        (0..count).for_each(|at| cutter.put(measure(at), (at == count - 1).then_some(0)));
+        let mut found = cutter.cut(&HashMap::new());
+        let SessionRest::Closed(rest) = cutter.rest(UnixMs::MAX) else { panic!("it may still grow") };
+        found.push(rest);
+        let counts: Vec<usize> = found.iter().map(|segment| segment.nodes.len()).collect();
         assert_eq!(counts, [HARD_NODES, 10]);
     }
 }

@@ -116,15 +116,36 @@ impl CoverStock {
         index: &PastIndex,
         charge: Charge,
     ) -> Result<Self, PastError> {
-        let chunks: Vec<&ChunkEntry> = index.chunks().filter(|chunk| !chunk.is_superseded).collect();
+        Self::read_on(store, scope, index, charge, None).await
+    }
+
+    /// The same, with the words of chunks that were read before: the node of a chunk never changes.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn read_on(
+        store: &dyn Graph,
+        scope: &PastScope,
+        index: &PastIndex,
+        charge: Charge,
+        known: Option<&Self>,
+    ) -> Result<Self, PastError> {
+        let known = |node: &NodeId| known?.chunks.lines.get(node)?.summary.clone();
+        let chunks: Vec<&ChunkEntry> =
+            index.chunks().filter(|chunk| !chunk.is_superseded && !chunk.is_removed).collect();
         let verdicts = ground_pending(store, scope, index).await?;
         let mut items = Vec::with_capacity(chunks.len());
         let (mut lines, mut ids, mut leaves) = (HashMap::new(), HashMap::new(), Vec::new());
         for page in chunks.chunks(PAGE) {
-            let nodes: Vec<NodeId> = page.iter().map(|chunk| chunk.node).collect();
-            let mut read = read_chunks_by_node(store, scope, &nodes).await?;
+            let nodes = page.iter().map(|chunk| chunk.node).filter(|node| known(node).is_none());
+            let nodes: Vec<NodeId> = nodes.collect();
+            let mut read = match nodes.is_empty() {
+                true => HashMap::new(),
+                false => read_chunks_by_node(store, scope, &nodes).await?,
+            };
             for entry in page {
-                let summary = read.remove(&entry.node).map(|chunk| chunk.summary).unwrap_or_default();
+                let read = read.remove(&entry.node).map(|chunk| chunk.summary);
+                let summary = read.or_else(|| known(&entry.node)).unwrap_or_default();
                 let exclusion = match entry.state {
                     ReviewState::Retracted => Some(Exclusion::Retracted),
                     ReviewState::Made | ReviewState::Reviewed if summary.trim().is_empty() => {
@@ -161,7 +182,7 @@ impl CoverStock {
         let summaries = summaries
             .filter_map(|item| Some((item.id, lines.get(&item.id)?.summary.as_deref().unwrap_or_default())));
         let relevance = RelevanceIndex::new(summaries);
-        let usable = index.chunks().filter(|chunk| chunk.state != ReviewState::Retracted);
+        let usable = index.chunks().filter(|chunk| chunk.state != ReviewState::Retracted && !chunk.is_removed);
         let usable = usable.map(|chunk| chunk.id).collect();
         leaves.sort_unstable_by_key(|leaf| (leaf.span, leaf.node));
         let chunks =

@@ -20,6 +20,9 @@ pub async fn chunks_telling(
     nodes: &BTreeSet<NodeId>,
 ) -> Result<BTreeSet<NodeId>, PastError> {
     let mut telling = BTreeSet::new();
+    if nodes.is_empty() {
+        return Ok(telling);
+    }
     let prefix = RefName::session(&PAST_SESSION.into());
     for head in store.heads(prefix.as_str()).await? {
         let Some(root) = store.ancestor(head.node, 0).await? else { continue };

@@ -1,6 +1,7 @@
 //! Which chunks have one parent: groups of neighbours in time, cut where the calendar and the content say, never by counting.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use quipu_protocol::UnixMs;
 
@@ -20,35 +21,109 @@ pub(crate) struct TreeItem {
     pub(crate) at: usize,
 }
 
-/// Groups of [`FEWEST`] to [`MOST`] neighbours each; none where there are fewer. The items are sorted by span and work. A cut
-/// stands where the highest unit of the calendar changes, and among equals where the content has the highest hash, so another item
-/// moves the cuts near it at most.
-pub(crate) fn groups(items: &[TreeItem]) -> Vec<Range<usize>> {
-    if items.len() < FEWEST {
-        return Vec::new();
-    }
-    let ranks: Vec<(u8, WorkId)> = items
-        .iter()
-        .enumerate()
-        .map(|(at, item)| match at.checked_sub(1).and_then(|before| items.get(before)) {
-            Some(before) => (calendar_rank(before.span.start(), item.span.start()), item.work),
-            None => (0, item.work),
-        })
-        .collect();
-    let mut groups = Vec::new();
-    let mut open = Vec::from([Range { start: 0, end: items.len() }]);
-    while let Some(range) = open.pop() {
-        if range.len() <= MOST {
-            groups.push(range);
-            continue;
+/// Groups of [`FEWEST`] to [`MOST`] neighbours each; none where there are fewer. A cut stands where the highest unit of the calendar
+/// changes, and among equals where the content has the highest hash, so another item moves the cuts near it at most. What does not
+/// change is not looked at again.
+#[derive(Debug, Default)]
+pub(crate) struct Grouping {
+    ranks: Vec<(u8, WorkId)>,
+    root: Option<Arc<GroupNode>>,
+}
+
+/// Neighbours that are one group, or are cut in two.
+#[derive(Debug)]
+struct GroupNode {
+    count: usize,
+    halves: Option<[Arc<GroupNode>; 2]>,
+}
+
+/// Items that are the same as before at the beginning and at the end, and how many there were and are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SameItems {
+    pub(crate) before: usize,
+    pub(crate) after: usize,
+    pub(crate) were: usize,
+    pub(crate) are: usize,
+}
+
+impl SameItems {
+    /// Where a range of items was, if they are all the same.
+    pub(crate) fn was(&self, range: &Range<usize>) -> Option<Range<usize>> {
+        if range.end <= self.before {
+            return Some(range.clone());
         }
-        let cuts = range.start + FEWEST..=range.end - FEWEST;
-        let Some(cut) = cuts.max_by_key(|at| ranks[*at]) else { continue };
-        // The later half first, so that the earlier one is taken first.
-        open.push(cut..range.end);
-        open.push(range.start..cut);
+        let changed = self.are - self.after;
+        (range.start >= changed).then(|| {
+            let moved = |at: usize| at - changed + (self.were - self.after);
+            moved(range.start)..moved(range.end)
+        })
     }
-    groups
+}
+
+impl Grouping {
+    /// Groups the items as they are now, sorted by span and work.
+    pub(crate) fn update(&mut self, items: &[TreeItem], same: SameItems) {
+        let rank = |at: usize| match at.checked_sub(1).and_then(|before| items.get(before)) {
+            Some(before) => (calendar_rank(before.span.start(), items[at].span.start()), items[at].work),
+            None => (0, items[at].work),
+        };
+        // The first that is the same behind a change stands behind another one.
+        let changed = same.before..(same.are - same.after + 1).min(same.are);
+        let was = same.before..(same.were - same.after + 1).min(same.were);
+        self.ranks.splice(was, changed.map(rank));
+        let old = self.root.take();
+        if items.len() >= FEWEST {
+            self.root = Some(self.node(0..items.len(), old.as_ref().map(|old| (old, 0)), same));
+        }
+    }
+
+    fn node(
+        &self,
+        range: Range<usize>,
+        old: Option<(&Arc<GroupNode>, usize)>,
+        same: SameItems,
+    ) -> Arc<GroupNode> {
+        if let Some((old, start)) = old
+            && same.was(&range) == Some(start..start + old.count)
+        {
+            return Arc::clone(old);
+        }
+        let count = range.len();
+        let cuts = range.start + FEWEST..(range.end + 1).saturating_sub(FEWEST);
+        let cut = (count > MOST).then(|| cuts.max_by_key(|at| self.ranks[*at])).flatten();
+        let halves = cut.map(|cut| {
+            let [first, second] = match old {
+                Some((old, start)) => match &old.halves {
+                    Some([first, second]) => [Some((first, start)), Some((second, start + first.count))],
+                    None => [None, None],
+                },
+                None => [None, None],
+            };
+            [self.node(range.start..cut, first, same), self.node(cut..range.end, second, same)]
+        });
+        Arc::new(GroupNode { count, halves })
+    }
+
+    /// The groups, in their order.
+    pub(crate) fn groups(&self) -> Vec<Range<usize>> {
+        let mut groups = Vec::new();
+        let mut open: Vec<(&Arc<GroupNode>, usize)> = self.root.iter().map(|root| (root, 0)).collect();
+        while let Some((node, start)) = open.pop() {
+            match &node.halves {
+                None => groups.push(start..start + node.count),
+                // The later half first, so that the earlier one is taken first.
+                Some([first, second]) => open.extend([(second, start + first.count), (first, start)]),
+            }
+        }
+        groups
+    }
+}
+
+/// The groups of items that are grouped once.
+pub(crate) fn groups(items: &[TreeItem]) -> Vec<Range<usize>> {
+    let mut grouping = Grouping::default();
+    grouping.update(items, SameItems { before: 0, after: 0, were: 0, are: items.len() });
+    grouping.groups()
 }
 
 /// The highest unit of the calendar, in UTC, that is another one: 4 a year, 3 a month, 2 a day, 1 an hour, 0 none.
@@ -110,6 +185,27 @@ mod tests {
                 next = group.end;
             }
             prop_assert!(groups.is_empty() || next == items.len());
+        }
+
+        #[test]
+        fn groups_that_are_updated_are_those_of_a_look_at_all(
+            steps in prop::collection::vec((prop::collection::vec(0..400_000_000_i64, 0..60), 0..30_usize), 1..8),
+        ) {
+            let (mut grouping, mut before, mut starts) = (Grouping::default(), Vec::new(), Vec::new());
+            for (added, removed) in steps {
+                starts.drain(..removed.min(starts.len()));
+                // Some come at the end, as most do, others between.
+                starts.extend(added);
+                let after = items(&starts);
+                let same = |(one, other): &(&TreeItem, &TreeItem)| (one.span, one.work) == (other.span, other.work);
+                let first = before.iter().zip(&after).take_while(same).count();
+                let rest = before.iter().rev().zip(after.iter().rev()).take_while(same).count();
+                let rest = rest.min(before.len().min(after.len()) - first);
+                let same = SameItems { before: first, after: rest, were: before.len(), are: after.len() };
+                grouping.update(&after, same);
+                prop_assert_eq!(grouping.groups(), groups(&after));
+                before = after;
+            }
         }
 
         #[test]

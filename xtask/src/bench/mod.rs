@@ -5,6 +5,7 @@
 mod active;
 mod agent;
 mod answers;
+mod browser;
 mod cache;
 mod commits;
 mod compaction;

@@ -76,6 +76,17 @@ const TARGETS: &[Target] = &[
         AtLeast(2.0),
     ),
     alone(
+        "a new turn's chunk in a past of 100,000 turns, ms",
+        "past of 100,000 turns, a new turn's chunk",
+        AtMost(1.0),
+    ),
+    alone("page of 100,000 turns, MB", "past of 100,000 turns, page", AtMost(20.0)),
+    alone(
+        "page of 100,000 turns, opened in a browser, ms",
+        "past of 100,000 turns, page, opened in a browser",
+        AtMost(2_000.0),
+    ),
+    alone(
         "search of memory among 1M nodes, p99, ms",
         "recall among 1,000,000 nodes, a question by words, p99",
         AtMost(20.0),

@@ -125,8 +125,10 @@ pub async fn ground_pending(
     scope: &PastScope,
     index: &PastIndex,
 ) -> Result<HashMap<PastId, ChunkVerdict>, PastError> {
-    let wanted: Vec<&ChunkEntry> =
-        index.chunks().filter(|chunk| chunk.needs_grounding && !chunk.is_superseded).collect();
+    let wanted: Vec<&ChunkEntry> = index
+        .chunks()
+        .filter(|chunk| chunk.needs_grounding && !chunk.is_superseded && !chunk.is_removed)
+        .collect();
     let mut known: HashMap<PastId, ChunkVerdict> = HashMap::new();
     let mut unknown = Vec::new();
     for chunk in wanted {

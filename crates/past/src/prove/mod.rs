@@ -75,6 +75,12 @@ async fn keep(
     Ok(node)
 }
 
+/// Whether a past has chunks that need it and were not checked yet.
+#[must_use]
+pub fn has_unchecked(index: &PastIndex) -> bool {
+    index.live().any(|chunk| chunk.needs_grounding && index.verdict(&chunk.id).is_none())
+}
+
 /// Checks the chunks that need it and were not checked yet, and keeps what was found: for who has just made some, up to the node `made`,
 /// with which they are undone.
 ///
@@ -87,13 +93,27 @@ pub async fn mark_ungrounded(
     now: UnixMs,
 ) -> Result<Vec<ChunkVerdict>, PastError> {
     let index = PastIndex::read(store, scope).await?;
-    let found: Vec<ChunkVerdict> = ground_pending(store, scope, &index).await?.into_values().collect();
+    mark_ungrounded_in(store, scope, &index, made, now).await
+}
+
+/// The same of a past that was read.
+///
+/// # Errors
+/// `Busy`, `Store`.
+pub async fn mark_ungrounded_in(
+    store: &dyn Graph,
+    scope: &PastScope,
+    index: &PastIndex,
+    made: Option<NodeId>,
+    now: UnixMs,
+) -> Result<Vec<ChunkVerdict>, PastError> {
+    let found: Vec<ChunkVerdict> = ground_pending(store, scope, index).await?.into_values().collect();
     let mut found: Vec<ChunkVerdict> = found
         .into_iter()
         .filter(|found| !found.is_unchecked && index.verdict(&found.chunk).is_none())
         .collect();
     found.sort_by_key(|verdict| verdict.chunk);
-    let writer = PastWriter::new(store, scope, &index).after(made);
-    keep(writer, &index, &found, None, now).await?;
+    let writer = PastWriter::new(store, scope, index).after(made);
+    keep(writer, index, &found, None, now).await?;
     Ok(found)
 }

@@ -9,6 +9,8 @@ mod cover;
 #[cfg(test)]
 mod cover_laws;
 #[cfg(test)]
+mod cursor;
+#[cfg(test)]
 mod delay;
 #[cfg(test)]
 mod disturb;
