@@ -13,9 +13,7 @@ use std::sync::Arc;
 use quipu::{Runner, RunnerError};
 use quipu_memory::project_root;
 use quipu_past::prove::{has_unchecked, mark_ungrounded, mark_ungrounded_in};
-use quipu_past::{
-    BuildEnd, BuildProgress, ExtractiveSummary, PastCursor, PastError, PastPlan, PastScope, Summaries,
-};
+use quipu_past::{BuildEnd, BuildProgress, ExtractiveSummary, PastCursor, PastError, PastPlan, Summaries};
 use quipu_store::Graph;
 
 use crate::background_budget::background_budget;

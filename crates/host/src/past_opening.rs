@@ -150,9 +150,8 @@ impl PastOpening {
         let kept = known.filter(|state| !is_renewed && may_stay(&state.served) && may_stay(state.next()));
         let size = |cover: &ServedCover| ask.tokens.saturating_add(cover.cost);
         // All that stands behind a change is read anew: it has to be worth that.
-        let is_worth = kept.as_ref().is_none_or(|state| {
-            size(&state.served) >= state.changed_at.saturating_mul(GROWTH)
-        });
+        let is_worth =
+            kept.as_ref().is_none_or(|state| size(&state.served) >= state.changed_at.saturating_mul(GROWTH));
         let (cover, question, chosen_within) = match &kept {
             Some(state) if !is_worth => (state.next().clone(), state.question.clone(), state.budget),
             _ => {
@@ -251,7 +250,7 @@ mod tests {
         let store = quipu_store::in_memory().unwrap();
         write(&*store, 20_000).await;
         let settings = TimeSettings { is_on: true, tokens: 1_000, delay: true, boundary: None };
-        let opening = PastOpening::new(Arc::clone(&store), PastScope::All, settings);
+        let opening = PastOpening::new(Arc::clone(&store), PastScope::All, settings, None);
         // Whoever waited is gone at once.
         assert!(opening.stock().now_or_never().is_none());
         tokio::task::yield_now().await;

@@ -18,8 +18,6 @@ use crate::permissions::{
 };
 use crate::{Advice, Failure, Home, OpenRequest, PermissionRequest, Question, env};
 
-/// What tells one state of a file from another; `None` where it is not there.
-
 /// The permissions of a session, as they are saved.
 #[derive(Debug)]
 pub struct SavedPermissions {

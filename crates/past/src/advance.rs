@@ -97,7 +97,7 @@ impl PastIndex {
                 stored.from.as_ref() == Some(&Provenance::quipu()) && of.iter().all(is_of_a_build)
             }
             PastRecord::Chunk(record) => {
-                let read = read_chunk(record.clone(), stored.text.clone(), stored.from.as_ref(), scope);
+                let read = read_chunk((**record).clone(), stored.text.clone(), stored.from.as_ref(), scope);
                 let Ok(chunk) = read else { return false };
                 let id = chunk.id();
                 let is_new = self.get(&id).is_none();

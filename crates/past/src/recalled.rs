@@ -73,8 +73,7 @@ impl RecalledTurns {
         }
         match index.index_recall(words.clone(), PATIENCE).await {
             // What is indexed is searched all the same.
-            Ok(_)
-            | Err(StoreError::ReadOnly { .. } | StoreError::Full { .. } | StoreError::Busy { .. }) => {}
+            Ok(_) | Err(StoreError::ReadOnly { .. } | StoreError::Full { .. } | StoreError::Busy { .. }) => {}
             Err(error) => return Err(error.into()),
         }
         let projects = match scope {
@@ -295,7 +294,8 @@ mod tests {
 
     #[test]
     fn part_of_a_long_turn_has_the_words() {
-        let text = format!("{}The port is 7411 on the heron host. {}", "word ".repeat(900), "more ".repeat(900));
+        let text =
+            format!("{}The port is 7411 on the heron host. {}", "word ".repeat(900), "more ".repeat(900));
         let found = part_about(&text, &stems("heron port"));
         assert!(found.contains("port is 7411 on the heron host"), "{found}");
         assert!(found.starts_with('…') && found.ends_with('…') && found.len() < TURN + 10, "{found}");

@@ -182,7 +182,8 @@ impl CoverStock {
         let summaries = summaries
             .filter_map(|item| Some((item.id, lines.get(&item.id)?.summary.as_deref().unwrap_or_default())));
         let relevance = RelevanceIndex::new(summaries);
-        let usable = index.chunks().filter(|chunk| chunk.state != ReviewState::Retracted && !chunk.is_removed);
+        let usable =
+            index.chunks().filter(|chunk| chunk.state != ReviewState::Retracted && !chunk.is_removed);
         let usable = usable.map(|chunk| chunk.id).collect();
         leaves.sort_unstable_by_key(|leaf| (leaf.span, leaf.node));
         let chunks =

@@ -9,7 +9,8 @@ use quipu_transcript::ToldPart;
 
 use crate::cover::line_text;
 use crate::cover::{
-    Charge, CoverAsk, CoverItem, CoverLine, Forest, RelevanceIndex, Span, frame_cost, line_cost, render, stems,
+    Charge, CoverAsk, CoverItem, CoverLine, Forest, RelevanceIndex, Span, frame_cost, line_cost, render,
+    stems,
 };
 use crate::recalled::{minute_key, part_about, tiles};
 use crate::segments::{importer_of, segments_of};
@@ -228,9 +229,11 @@ fn split_at_hits(
     about: &str,
     wanted: &BTreeSet<String>,
 ) {
-    let spoken = |source: &SourceText| source.speaker != SourceSpeaker::Tool && !source.text.trim().is_empty();
+    let spoken =
+        |source: &SourceText| source.speaker != SourceSpeaker::Tool && !source.text.trim().is_empty();
     let turns = said.iter().flatten().filter(|(_, _, source)| spoken(source));
-    let mut scores = RelevanceIndex::new(turns.map(|(node, _, source)| (*node, source.text.as_str()))).scores(about);
+    let mut scores =
+        RelevanceIndex::new(turns.map(|(node, _, source)| (*node, source.text.as_str()))).scores(about);
     scores.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let least = scores.first().map_or(0.0, |(_, best)| best * HIT);
     let hits: HashSet<NodeId> =
@@ -249,7 +252,8 @@ fn split_at_hits(
         let mut children = Vec::with_capacity(parts.len());
         for (part, tile) in parts.into_iter().zip(spans) {
             let Some(tile) = TimeRange::new(tile.start, tile.end + 1) else { continue };
-            let ids: Vec<u8> = std::iter::once(2).chain(part.iter().flat_map(|(node, _, _)| node.0)).collect();
+            let ids: Vec<u8> =
+                std::iter::once(2).chain(part.iter().flat_map(|(node, _, _)| node.0)).collect();
             let work = WorkId(sha256(&ids));
             let piece = match part {
                 [(node, at, source)] if hits.contains(node) => {

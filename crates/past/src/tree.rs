@@ -119,13 +119,6 @@ impl Grouping {
     }
 }
 
-/// The groups of items that are grouped once.
-pub(crate) fn groups(items: &[TreeItem]) -> Vec<Range<usize>> {
-    let mut grouping = Grouping::default();
-    grouping.update(items, SameItems { before: 0, after: 0, were: 0, are: items.len() });
-    grouping.groups()
-}
-
 /// The highest unit of the calendar, in UTC, that is another one: 4 a year, 3 a month, 2 a day, 1 an hour, 0 none.
 fn calendar_rank(before: UnixMs, next: UnixMs) -> u8 {
     let hour = |at: UnixMs| at.div_euclid(3_600_000);
@@ -151,6 +144,13 @@ mod tests {
     use quipu_dag::sha256;
 
     use super::*;
+
+    /// The groups of items that are grouped once.
+    fn groups(items: &[TreeItem]) -> Vec<Range<usize>> {
+        let mut grouping = Grouping::default();
+        grouping.update(items, SameItems { before: 0, after: 0, were: 0, are: items.len() });
+        grouping.groups()
+    }
 
     fn items(starts: &[UnixMs]) -> Vec<TreeItem> {
         let mut starts = starts.to_vec();

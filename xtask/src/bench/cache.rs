@@ -50,7 +50,9 @@ fn run(context: &Context) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for every in [Some(EVERY), None] {
         let what = match every {
-            Some(every) => format!("{turns} runs of a session, another session in the past after each {every}"),
+            Some(every) => {
+                format!("{turns} runs of a session, another session in the past after each {every}")
+            }
             None => format!("{turns} runs of a session, the past as it is"),
         };
         if !context.wants(BENCHMARK.name, &what) {

@@ -214,7 +214,8 @@ mod tests {
 
     #[test]
     fn facts_are_said_once_and_apart() {
-        let all: String = (0..FACTS).map(|turn| said(turn, FACTS)).map(|(asked, told)| asked + &told).collect();
+        let all: String =
+            (0..FACTS).map(|turn| said(turn, FACTS)).map(|(asked, told)| asked + &told).collect();
         assert!((0..FACTS).all(|fact| all.matches(&code(fact)).count() == 1));
         assert!(said(FACTS + 1, FACTS).1.len() > 1_000);
     }

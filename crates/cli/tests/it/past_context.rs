@@ -557,7 +557,8 @@ fn cover_in_place_of_a_summary_knows_the_newest_request() {
     covering(&world, 10_000);
     let filler = "Nothing else is to be told of it. ".repeat(20);
     let told = format!("Yes. {filler} The heron gate opens with 7411. {filler}");
-    for (at, turn) in ["Look at the gates.", "Look at the roofs.", "How does the heron gate open?"].iter().enumerate()
+    for (at, turn) in
+        ["Look at the gates.", "Look at the roofs.", "How does the heron gate open?"].iter().enumerate()
     {
         let answer = if at == 0 { told.clone() } else { long("Noted") };
         world.server.push(Answer::new().text(&answer).reply());

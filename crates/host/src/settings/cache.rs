@@ -10,8 +10,6 @@ use super::{Origin, Settings};
 use crate::Record;
 use crate::file_stamp::FileStamp;
 
-/// What tells one state of a file from another; `None` where it is not there.
-
 /// Projects that are remembered at most; a front goes from one to the other.
 const PROJECTS: usize = 16;
 

@@ -122,7 +122,9 @@ impl Forest {
     pub fn with_parts(&self, parts: Vec<(NodeId, Vec<CoverItem>)>) -> Self {
         let mut items = self.items.clone();
         for (of, parts) in parts {
-            let Some(item) = self.places.get(&of).and_then(|at| items.get_mut(*at as usize)) else { continue };
+            let Some(item) = self.places.get(&of).and_then(|at| items.get_mut(*at as usize)) else {
+                continue;
+            };
             item.children = parts.iter().map(|part| part.id).collect();
             items.extend(parts);
         }

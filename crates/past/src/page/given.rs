@@ -227,7 +227,15 @@ mod tests {
         };
         let members = (0..members).map(member).collect();
         let served = ServedCover { members, ..ServedCover::default() };
-        OpeningState { scope, boundary: 1, question: None, budget: None, served, pending: None }
+        OpeningState {
+            scope,
+            boundary: 1,
+            question: None,
+            budget: None,
+            served,
+            pending: None,
+            changed_at: 0,
+        }
     }
 
     fn cover(at: UnixMs, members: usize) -> GivenCover {

@@ -131,7 +131,8 @@ impl WordVectors for Synonyms {
             vector[0] = 1.0;
         } else {
             // All others are far from it, and from each other as far as eight numbers can say.
-            let sum = word.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+            let sum =
+                word.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
             vector[1 + (sum % 7) as usize] = 1.0;
         }
         Arc::from(vector)

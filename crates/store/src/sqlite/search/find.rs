@@ -41,7 +41,7 @@ pub(in crate::sqlite) fn find(connection: &Connection, query: &SearchQuery) -> O
     if query.matching != MatchMode::Substrings {
         let words = query::by_words(&terms);
         if words.is_some() || terms.is_empty() {
-            search.take_words(words)?;
+            search.take_words(words.as_ref())?;
         }
     }
     if query.matching != MatchMode::Words && search.drafts.len() < search.most {
@@ -256,23 +256,22 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn take_words(&mut self, words: Option<String>) -> Outcome<()> {
+    fn take_words(&mut self, words: Option<&String>) -> Outcome<()> {
         let statement =
             "SELECT rowid FROM quipu_x_words WHERE quipu_x_words MATCH ?1 AND rowid < ?2 ORDER BY rowid DESC";
         let without = self.without.as_ref();
-        let joined = |conditions: Vec<&String>| {
-            let all = conditions.iter().map(|condition| condition.as_str()).collect::<Vec<_>>().join(" AND ");
+        let joined = |conditions: &mut dyn Iterator<Item = &String>| {
+            let all = conditions.map(String::as_str).collect::<Vec<_>>().join(" AND ");
             match without {
                 _ if all.is_empty() => None,
                 Some(without) => Some(format!("({all}) NOT {without}")),
                 None => Some(all),
             }
         };
-        let Some(all) = joined(words.iter().chain(self.scope.conditions()).collect()) else { return Ok(()) };
+        let Some(all) = joined(&mut words.into_iter().chain(self.scope.conditions())) else { return Ok(()) };
         // Most nodes are of the project in question and of one that speaks: to look at what a few hits are costs less than to walk
         // through the list of all of them.
-        let few =
-            words.as_ref().and_then(|words| joined([words].into_iter().chain(&self.scope.rare).collect()));
+        let few = words.and_then(|words| joined(&mut [words].into_iter().chain(&self.scope.rare)));
         let conditions = IndexConditions { few: few.filter(|few| *few != all), all };
         self.take(Kind::Words, statement, &conditions, |search, seq, node, session| {
             let document = search.reader.text(&node)?;
