@@ -114,7 +114,7 @@ fn a_key_is_asked_about_until_somebody_stops() {
     assert!(text.contains("API key for one") && !text.contains("secret"), "{text}");
     let effects = key(&mut state, KeyCode::Enter);
     let [Effect::Ask(check)] = <[Effect; 1]>::try_from(effects).unwrap() else { panic!("no request") };
-    let context = Context { host: host.clone(), session: None };
+    let context = Context { host: host.clone(), session: None, early: Arc::new(|_| {}) };
     let mut check = Box::pin(check.carry_out(context));
     assert!((&mut check).now_or_never().is_none(), "the provider does not answer");
     assert_eq!(host.asked(), ["providers", "keep one secret false"]);
@@ -138,7 +138,7 @@ fn stopped_key_check_asks_nothing() {
     assert_eq!(effects.len(), 1);
     let effects = login(&host, &mut state, "secret");
     let [Effect::Ask(check)] = <[Effect; 1]>::try_from(effects).unwrap() else { panic!("no request") };
-    let context = Context { host, session: None };
+    let context = Context { host, session: None, early: Arc::new(|_| {}) };
     let late = check.carry_out(context).now_or_never().flatten().unwrap();
     key(&mut state, KeyCode::Escape);
     assert!(state.on(UiEvent::Reply(late), 0).is_empty());
