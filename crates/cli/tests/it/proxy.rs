@@ -280,15 +280,12 @@ fn peer_with_models_in_a_file_talks_through_the_proxy() {
 #[test]
 fn signals_that_the_parent_blocks_end_it_all_the_same() {
     let world = World::new([]);
-    // A thread, as only its own mask is inherited.
-    let ended = std::thread::scope(|scope| {
-        let started = scope.spawn(|| {
-            SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]).thread_block().unwrap();
-            let mut proxy = proxied(&world, "messages=http://127.0.0.1:1");
-            proxy.ends(Signal::SIGINT)
-        });
-        started.join().unwrap()
-    });
+    // The mask of a thread is inherited by what it starts.
+    let blocked = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
+    blocked.thread_block().unwrap();
+    let mut proxy = proxied(&world, "messages=http://127.0.0.1:1");
+    blocked.thread_unblock().unwrap();
+    let ended = proxy.ends(Signal::SIGINT);
     let said = ended.exits(130).err;
     assert!(said.contains("0 exchanges kept"), "{said}");
 }
