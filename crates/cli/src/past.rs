@@ -315,9 +315,9 @@ impl PastStore {
         };
         let hint = match &error {
             PastError::NoChunk { id, .. } => {
-                // Searches show chunks by their nodes.
+                // Searches show chunks by their nodes, which stand without a range.
                 let mut of_node = index.chunks().filter(|chunk| chunk.node.to_string().starts_with(id));
-                if let (Some(chunk), None) = (of_node.next(), of_node.next()) {
+                if let (false, Some(chunk), None) = (text.contains('@'), of_node.next(), of_node.next()) {
                     return Ok(chunk);
                 }
                 match quipu_host::resolve(&*self.store, id, None).await {

@@ -60,8 +60,15 @@ impl Progress {
         }
     }
 
-    /// Takes the line away.
+    /// Takes the line away; the next one is told at once.
     pub(crate) fn clear(&self) {
+        if let Some((ProgressSink(tell), last)) = &self.sink {
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.take().is_some() {
+                tell("");
+            }
+            return;
+        }
         if self.stands.swap(false, Ordering::Relaxed) {
             self.write("");
         }
@@ -180,6 +187,20 @@ mod tests {
         assert!(painted.contains('\u{1b}'));
         assert_eq!(unpainted(&painted), "one and two [1m\n");
         assert_eq!(unpainted("a\u{1b}[2Jb\u{1b}["), "a\u{1b}[2Jb\u{1b}[");
+    }
+
+    #[test]
+    fn progress_tells_the_first_line_of_each_step() {
+        let told: std::sync::Arc<Mutex<Vec<String>>> = std::sync::Arc::default();
+        let heard = told.clone();
+        let tell = move |line: &str| heard.lock().unwrap().push(line.to_owned());
+        let sink = Some((ProgressSink(std::sync::Arc::new(tell)), Mutex::new(None)));
+        let progress = Progress { shows: false, sink, stands: AtomicBool::new(false) };
+        progress.show("requests");
+        progress.clear();
+        progress.show("chunks");
+        drop(progress);
+        assert_eq!(*told.lock().unwrap(), ["requests", "", "chunks", ""]);
     }
 
     #[test]

@@ -284,13 +284,18 @@ impl Navigator {
                     if matches!(row.kind, TreeKind::Folded { .. }) {
                         return NavigatorResult::Unfold(row.clone());
                     }
+                    let node = row.node;
+                    if row.starts && self.folded.contains(&node) {
+                        self.folded.remove(&node);
+                        self.show(Some(node));
+                        return NavigatorResult::Open;
+                    }
                     if let Some(session) = row.session.as_ref().filter(|it| !self.opened.contains(*it)) {
                         return NavigatorResult::Nodes(session.clone());
                     }
                     if let Some(past) = row.past.as_ref().filter(|it| !self.unfolded.contains(*it)) {
                         return NavigatorResult::Below(past.clone());
                     }
-                    let node = row.node;
                     self.folded.remove(&node);
                     self.show(Some(node));
                 }
@@ -684,6 +689,19 @@ mod tests {
         let view: Vec<String> = navigator.view(SIZE, &Theme::dark()).iter().map(Line::text).collect();
         assert!(view.last().unwrap().contains("Alt+S sources"), "{view:?}");
         assert!(navigator.spoken().iter().any(|line| line.starts_with("s and the number of a chunk")));
+    }
+
+    #[test]
+    fn folded_chunks_are_shown_again_by_one_key() {
+        let header = TreeRow { past: Some(past(None)), ..row(9, 0, false, TreeKind::Past) };
+        let mut navigator = Navigator::new(vec![header], Reach::Session("home".into()), "home".into());
+        assert!(navigator.open_past(&past(None), vec![chunk(20), chunk(21)]));
+        press(&mut navigator, KeyCode::Down);
+        press(&mut navigator, KeyCode::Left);
+        assert_eq!(shown(&navigator), ["row 9", "row 20"]);
+        assert_eq!(press(&mut navigator, KeyCode::Right), NavigatorResult::Open);
+        assert_eq!(shown(&navigator), ["row 9", "row 20", "row 21"]);
+        assert_eq!(press(&mut navigator, KeyCode::Right), NavigatorResult::Below(past(Some(20))));
     }
 
     #[test]

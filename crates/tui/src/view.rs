@@ -288,8 +288,11 @@ fn working(state: &State, columns: usize) -> Vec<Line> {
     } else if let Some(busy) = state.activity.shown() {
         let took = state.now.saturating_sub(busy.since).max(0);
         let wheel = WHEEL[usize::try_from(took / 1_000).unwrap_or(0) % WHEEL.len()];
-        let stop = state.bindings.hint(crate::Action::Interrupt);
-        text.push_str(&format!("{wheel} {} · {} · {stop} stops it", clean(&busy.words()), seconds(took)));
+        text.push_str(&format!("{wheel} {} · {}", clean(&busy.words()), seconds(took)));
+        // A line of the shell is stopped first.
+        if state.shell.running.is_none() || state.activity.working.is_some() {
+            text.push_str(&format!(" · {} stops it", state.bindings.hint(crate::Action::Interrupt)));
+        }
     }
     let mut lines = retries(state, columns);
     if !text.is_empty() {

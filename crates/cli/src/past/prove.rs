@@ -35,6 +35,7 @@ pub(super) async fn prove(args: &ProveArgs) -> Result<(), Failure> {
     shown.show("requests of sessions");
     let judge = RecordedRequests::new(&home, past.store.clone());
     let structure = prove_structure(&*past.store, &past.scope, &judge, args.requests).await;
+    shown.clear();
     shown.show("chunks and their sources");
     let index = past.index().await?;
     let grounding = ground_all(&*past.store, &past.scope, &index).await;
@@ -43,7 +44,10 @@ pub(super) async fn prove(args: &ProveArgs) -> Result<(), Failure> {
     let grounding = grounding.map_err(quipu_host::Failure::from)?;
     let (ablation, answers) = match (questions, reader) {
         (Some(questions), Some(reader)) => {
-            let (record, answers) = ask(args, &home, &past, &index, &questions, &reader).await?;
+            shown.show("questions");
+            let asked = ask(args, &home, &past, &index, &questions, &reader).await;
+            shown.clear();
+            let (record, answers) = asked?;
             (Some(record), answers)
         }
         (_, _) => (None, Vec::new()),

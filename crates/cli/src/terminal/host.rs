@@ -449,14 +449,19 @@ impl Host for TerminalHost {
     fn past_rows(&self, row: PastRow) -> HostFuture<Vec<TreeRow>> {
         self.with_inner(move |inner| async move {
             let Some(store) = inner.store()? else { return Ok(Vec::new()) };
-            Ok(all_shown(quipu_host::past::past_rows(&*store, &row).await?))
+            let here = inner.current().cwd.clone();
+            // A past may be large, and the terminal has one thread.
+            let work = async move || Ok(quipu_host::past::past_rows(&*store, &row).await?);
+            Ok(all_shown(work_within(here, false, work).await.1?))
         })
     }
 
     fn past_sources(&self, row: PastRow) -> HostFuture<quipu_tui::FoundItems> {
         self.with_inner(move |inner| async move {
             let Some(store) = inner.store()? else { return Ok(quipu_tui::FoundItems::default()) };
-            let mut items = quipu_host::past::past_sources(&*store, &row).await?;
+            let here = inner.current().cwd.clone();
+            let work = async move || Ok(quipu_host::past::past_sources(&*store, &row).await?);
+            let mut items = work_within(here, false, work).await.1?;
             for item in &mut items.found {
                 item.text = printable(&item.text);
                 item.detail = printable(&item.detail);
@@ -542,7 +547,9 @@ impl Host for TerminalHost {
                     && let Some(store) = inner.store()?
                 {
                     let here = inner.current().cwd.clone();
-                    known.extend(super::arguments::chunks(&*store, &here).await?);
+                    let of = here.clone();
+                    let work = async move || super::arguments::chunks(&*store, &of).await;
+                    known.extend(work_within(here, false, work).await.1?);
                 }
                 return Ok(known);
             }

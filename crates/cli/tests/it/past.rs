@@ -131,8 +131,11 @@ fn past_that_is_asked_for_wrongly_is_an_error() {
     world.run(&["past", "sources", &source[..12]]).fails(2, &[&is_a_node]);
     world.run(&["past", "deadbeef99"]).fails(2, &["no chunk of project", "`--all`"]);
     world.run(&["past", "2025-01-01@deadbeef99"]).fails(2, &["begins with `deadbeef99`"]);
-    let of_node = world.run(&["past", &chunk["node"].as_str().unwrap()[..12], "--json"]).ok().json();
+    let node = &chunk["node"].as_str().unwrap()[..12];
+    let of_node = world.run(&["past", node, "--json"]).ok().json();
     assert_eq!(of_node, chunk);
+    // Behind a range stands the id of a chunk, and nothing else.
+    world.run(&["past", &format!("1999-01-01@{node}")]).fails(2, &[&format!("begins with `{node}`")]);
     world.run(&["past", "1f26"]).fails(2, &["`1f26` is no time", "six digits"]);
     world.run(&["past", "help"]).fails(2, &["`quipu past --help`"]);
     // What was taken back is found by its id, and not by its time.

@@ -14,6 +14,8 @@ const RIGHT: &str = "\u{1b}[C";
 const LEFT: &str = "\u{1b}[D";
 const HOME: &str = "\u{1b}[H";
 const ALT_S: &str = "\u{1b}s";
+/// A question that stood there so long is answered.
+const READ: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// A past of a day with a parent above its leaves.
 fn built() -> World {
@@ -111,7 +113,10 @@ fn commands_of_a_chunk_ask_and_write_as_the_command_line_does() {
     terminal.shows("› Show it");
     terminal.types("retract");
     terminal.shows("› Retract");
-    terminal.types(&format!("{ENTER}{ENTER}"));
+    terminal.types(ENTER);
+    terminal.shows("Take it back");
+    std::thread::sleep(READ);
+    terminal.types(ENTER);
     terminal.shows(&format!("/past retract {}", &id[..12]));
     terminal.shows("is retracted.");
     assert_eq!(world.run(&["past", id, "--json"]).ok().json()["state"], "retracted");
@@ -128,6 +133,7 @@ fn commands_of_a_chunk_ask_and_write_as_the_command_line_does() {
     terminal.shows("Build the past");
     terminal.shows("1 above them to make");
     assert_eq!(world.run(&["past", "estimate", "--json"]).ok().json()["parents"], 1);
+    std::thread::sleep(READ);
     terminal.types(ENTER);
     terminal.shows("1 above them made");
     assert_eq!(world.run(&["past", "estimate", "--json"]).ok().json()["parents"], 0);

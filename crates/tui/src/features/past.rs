@@ -1,13 +1,16 @@
 //! The past: its commands as they are typed, and the same on a row of the tree.
 
 use quipu_host::past::PastScope;
+use quipu_protocol::UnixMs;
 
 use super::{reports, ways};
 use crate::component::{Chooser, Component, LineInput, OpenComponent};
 use crate::host::{CommandOutput, FoundItem, FoundItems, HostError, PastRow};
+use crate::navigator::Navigator;
 use crate::picker::{Picker, PickerRow};
 use crate::quoting::words;
 use crate::reader::Reader;
+use crate::state::SEEN;
 use crate::{Effect, Key, KeyCode, Line, Reply, Request, Size, SlashCommand, State, Theme};
 
 pub(crate) const PAST: SlashCommand = SlashCommand::new(
@@ -25,10 +28,10 @@ static LONG: [(&str, &str, &str); 5] = [
         "building the past",
         "The build was stopped; what it made stays, and the next one goes on from there.",
     ),
-    ("prove", "proving the past", "The proof was stopped; nothing of it is kept."),
+    ("prove", "proving the past", "The proof was stopped; it is not kept. Answers that came are paid."),
     ("estimate", "estimating a build", "The estimate was stopped."),
     ("check", "checking the past", "The check was stopped."),
-    ("page", "writing the page", "Stopped; no page was written."),
+    ("page", "writing the page", "Stopped."),
 ];
 
 /// What can be done with a past, or with a chunk of it.
@@ -134,12 +137,12 @@ fn act(state: &mut State, action: PastAction, row: PastRow, effects: &mut Vec<Ef
         PastAction::Build => ask_build(state, &row.scope, effects),
         PastAction::Prove => {
             let text = format!(
-                "Past of {}\n\nEach request that its sessions sent is put together again and compared, and each chunk is \
-                 looked for in its sources. Nothing is sent to a model. The result is kept as a node of the past.",
+                "Past of {}\n\nUp to 200 requests of each of its sessions are put together again and compared, and each chunk \
+                 is looked for in its sources. Nothing is sent to a model. The result is kept as a node of the past.",
                 row.name
             );
             let words = command(action, None, &row.scope);
-            state.show(Consent::new("Prove the past", text, words));
+            state.show(Consent::new("Prove the past", text, words, state.now));
         }
         PastAction::Page => {
             let line = LineInput::new("Write the page to which new file?", move |state, file, effects| {
@@ -184,9 +187,13 @@ fn run_long(
 ) {
     let action = words.get(1).map_or("", String::as_str);
     let Some(&(_, what, stopped)) = LONG.iter().find(|(name, ..)| *name == action) else { return };
-    if let Some(running) = &state.activity.checking {
+    if let Some(running) = &state.activity.command {
+        // The key stops what else is under way first.
+        let is_next =
+            state.activity.rests() && state.activity.checking.is_none() && state.shell.running.is_none();
         let stop = state.key_of(crate::Action::Interrupt);
-        state.hint = Some(format!("Already {}; {stop} stops it", running.what()));
+        let how = if is_next { format!("; {stop} stops it") } else { String::new() };
+        state.hint = Some(format!("Already {}{how}", running.what()));
         return;
     }
     let (request, stop) = Request::new(
@@ -202,7 +209,7 @@ fn run_long(
         },
         move |state: &mut State, output: Result<CommandOutput, HostError>, _| {
             // One that came as it was stopped is shown all the same.
-            drop(state.activity.checking.take());
+            drop(state.activity.command.take());
             match output {
                 Ok(output) => then(state, output),
                 Err(error) => state.failed(&error.to_string()),
@@ -210,8 +217,20 @@ fn run_long(
         },
     )
     .stoppable();
-    state.activity.check(what.to_owned(), state.now, stop, stopped);
+    state.activity.command(what.to_owned(), state.now, stop, stopped);
     effects.push(Effect::Ask(request));
+}
+
+impl State {
+    /// The command that takes long ends.
+    pub(crate) fn stop_command(&mut self, effects: &mut Vec<Effect>) {
+        let Some(command) = self.activity.command.take() else { return };
+        effects.push(Effect::Stop(command.stop));
+        self.note(command.stopped);
+        if self.overlay.is_none() {
+            self.back_to_first();
+        }
+    }
 }
 
 fn create(state: &mut State, range: String, scope: &PastScope) {
@@ -254,18 +273,19 @@ fn ask_verdict(state: &mut State, action: PastAction, row: &PastRow) {
         )
     };
     let text = format!("{}\nPast of {}\n\n{does}", chunk.key, row.name);
-    state.show(Consent::new(title, text, command(action, [chunk.id.short()], &row.scope)));
+    let words = command(action, [chunk.id.short()], &row.scope);
+    state.show(Consent::new(title, text, words, state.now));
 }
 
-/// Shows what a build would make and cost, and asks.
+/// Shows what a build would make and cost, and asks; who does something else by then is only shown it.
 fn ask_build(state: &mut State, scope: &PastScope, effects: &mut Vec<Effect>) {
     let estimate = command(PastAction::Estimate, None, scope);
     let build = command(PastAction::Build, None, scope);
     let what = estimate.join(" ");
     run_long(state, estimate, effects, move |state, output| {
-        if output.ok {
+        if output.ok && state.overlay.is_none() && state.editor.is_empty() {
             let text: String = output.pieces.iter().map(|piece| piece.text.as_str()).collect();
-            state.show(Consent::new("Build the past", text, build));
+            state.show(Consent::new("Build the past", text, build, state.now));
         } else {
             reports::show(state, &what, &output);
         }
@@ -276,6 +296,14 @@ fn ask_build(state: &mut State, scope: &PastScope, effects: &mut Vec<Effect>) {
 pub(crate) fn sources(row: PastRow) -> Request {
     let key = row.chunk.as_ref().map_or_else(String::new, |chunk| chunk.key.clone());
     let then = move |state: &mut State, items: FoundItems, _: &mut Vec<Effect>| {
+        let is_free = match state.overlay {
+            Some(_) => state.shown_component::<Navigator>().is_some(),
+            None => state.editor.is_empty(),
+        };
+        if !is_free {
+            state.hint = Some(format!("The sources of {key} came late; ask for them again"));
+            return;
+        }
         for line in &items.notes {
             state.note(line);
         }
@@ -291,17 +319,21 @@ pub(crate) fn sources(row: PastRow) -> Request {
 struct Consent {
     reader: Reader,
     words: Vec<String>,
+    shown_at: UnixMs,
 }
 
 impl Consent {
-    fn new(title: &'static str, text: String, words: Vec<String>) -> Self {
-        Self { reader: Reader::new(title, text, "Enter does it · ↑↓ scroll · Escape cancels"), words }
+    fn new(title: &'static str, text: String, words: Vec<String>, shown_at: UnixMs) -> Self {
+        let reader = Reader::new(title, text, "Enter does it · ↑↓ scroll · Escape cancels");
+        Self { reader, words, shown_at }
     }
 }
 
 impl Component for Consent {
     fn on_key(mut self: Box<Self>, key: Key, state: &mut State, effects: &mut Vec<Effect>) -> OpenComponent {
         match key.code {
+            // It was typed before this could be read.
+            KeyCode::Enter if state.now.saturating_sub(self.shown_at) < SEEN => Some(self),
             KeyCode::Enter => {
                 run(state, self.words, effects);
                 None
@@ -316,6 +348,10 @@ impl Component for Consent {
 
     fn on_line(self: Box<Self>, line: &str, state: &mut State, effects: &mut Vec<Effect>) -> OpenComponent {
         match line.to_lowercase().as_str() {
+            "y" | "yes" if state.now.saturating_sub(self.shown_at) < SEEN => {
+                state.hint = Some("You answered before the question could be read: answer again.".into());
+                Some(self)
+            }
             "y" | "yes" => self.on_key(KeyCode::Enter.into(), state, effects),
             "" | "n" | "no" => self.leave(state, effects),
             _ => Some(self),
@@ -339,13 +375,14 @@ impl Component for Consent {
 mod tests {
     use std::sync::Arc;
 
+    use futures_util::FutureExt as _;
     use quipu_host::{PastChunkRow, PastId};
     use quipu_protocol::NodeId;
 
     use super::*;
     use crate::fake_host::{FakeHost, carry_out};
     use crate::host::{OutputPiece, OutputStream, TreeKind, TreeRow};
-    use crate::navigator::Navigator;
+    use crate::request::Context;
     use crate::{Bindings, Modifiers, UiEvent};
 
     fn printed() -> Option<CommandOutput> {
@@ -382,7 +419,9 @@ mod tests {
     }
 
     fn press(host: &Arc<FakeHost>, state: &mut State, key: impl Into<Key>) -> Vec<Effect> {
-        let effects = state.on(UiEvent::Key(key.into()), 0);
+        // Late enough for what is shown to have been read.
+        let now = state.now + 1_000;
+        let effects = state.on(UiEvent::Key(key.into()), now);
         carry_out(host, state, effects)
     }
 
@@ -456,6 +495,70 @@ mod tests {
         types(&host, &mut state, "last week");
         types(&host, &mut state, "Much.");
         assert_eq!(host.asked(), ["past create last week --agent=pi --text=Much."]);
+    }
+
+    #[test]
+    fn late_estimate_takes_no_key_of_the_editor() {
+        let host = host(printed());
+        let mut state = state();
+        let mut effects = Vec::new();
+        ask_build(&mut state, &PastScope::All, &mut effects);
+        let [Effect::Ask(request)] = <[Effect; 1]>::try_from(effects).unwrap() else { panic!("no request") };
+        let context = Context { host: host.clone(), session: None, early: Arc::new(|_| {}) };
+        let reply = request.carry_out(context).now_or_never().flatten().unwrap();
+        press(&host, &mut state, KeyCode::Char('a'));
+        state.on(UiEvent::Reply(reply), 0);
+        assert!(state.overlay.is_none());
+        let said: String = state.take_printed().iter().map(Line::text).collect();
+        let live = seen(&state);
+        assert!(
+            said.contains("1 chunk of nodes to make") || live.contains("1 chunk of nodes to make"),
+            "{live}"
+        );
+    }
+
+    #[test]
+    fn consent_takes_no_enter_before_it_can_be_read() {
+        let host = host(printed());
+        let mut state = state();
+        let mut effects = Vec::new();
+        ask_build(&mut state, &PastScope::All, &mut effects);
+        carry_out(&host, &mut state, effects);
+        let enter = |state: &mut State, at| state.on(UiEvent::Key(KeyCode::Enter.into()), at);
+        assert!(enter(&mut state, SEEN - 1).is_empty());
+        assert!(seen(&state).contains("Enter does it"));
+        assert_eq!(enter(&mut state, SEEN).len(), 1);
+    }
+
+    #[test]
+    fn late_sources_are_shown_only_where_nothing_else_is() {
+        for is_late in [false, true] {
+            let host = host(printed());
+            let mut state = state();
+            if is_late {
+                press(&host, &mut state, KeyCode::Char('a'));
+            }
+            carry_out(&host, &mut state, vec![Effect::Ask(sources(chunk()))]);
+            assert_eq!(state.overlay.is_some(), !is_late);
+            assert_eq!(seen(&state).contains("came late"), is_late, "{}", seen(&state));
+        }
+    }
+
+    #[test]
+    fn build_and_key_check_are_stopped_one_after_the_other() {
+        let host = host(None);
+        let mut state = state();
+        says(&host, &mut state, "/past build");
+        let (_, stop) = Request::new("check key", |_| async {}, |_, (), _| {}).stoppable();
+        state.activity.check("testing the key".to_owned(), 0, stop, "The key was not saved.");
+        // Escape would stop something else first.
+        says(&host, &mut state, "/past prove");
+        let hint = state.hint.clone().unwrap_or_default();
+        assert!(hint.contains("Already building the past") && !hint.contains("stops it"), "{hint}");
+        assert!(matches!(press(&host, &mut state, KeyCode::Escape)[..], [Effect::Stop(_)]));
+        assert!(state.activity.checking.is_none() && state.activity.command.is_some());
+        assert!(matches!(press(&host, &mut state, KeyCode::Escape)[..], [Effect::Stop(_)]));
+        assert!(!state.is_working());
     }
 
     #[test]

@@ -33,14 +33,14 @@ impl OngoingTask {
 
 /// A running check of a key with its provider, a login, or a command that takes long.
 #[derive(Debug)]
-pub(crate) struct KeyCheck {
+pub(crate) struct StoppableTask {
     working: OngoingTask,
     /// Said where it is stopped.
     pub(crate) stopped: &'static str,
     pub(crate) stop: Stop,
 }
 
-impl KeyCheck {
+impl StoppableTask {
     /// What runs, in a word or two.
     pub(crate) fn what(&self) -> &str {
         &self.working.what
@@ -53,8 +53,10 @@ pub(crate) struct Activity {
     pub(crate) working: Option<OngoingTask>,
     /// The context is being summed up, or the session goes to another node.
     pub(crate) busy: Option<OngoingTask>,
-    /// A provider is asked whether it takes a key, or a command runs that takes long.
-    pub(crate) checking: Option<KeyCheck>,
+    /// A provider is asked whether it takes a key, or a login is waited for.
+    pub(crate) checking: Option<StoppableTask>,
+    /// A command that takes long.
+    pub(crate) command: Option<StoppableTask>,
     /// The next try of a call: which, when, and why.
     pub(crate) retry: Option<(u32, UnixMs, ModelError)>,
     /// Since when a person is waited for.
@@ -69,13 +71,17 @@ impl Activity {
 
     /// What keeps the session or the host from answering, beside a run of the agent.
     pub(crate) fn parallel_task(&self) -> Option<&OngoingTask> {
-        self.busy.as_ref().or(self.checking.as_ref().map(|checking| &checking.working))
+        self.busy.as_ref().or(self.stoppable())
+    }
+
+    /// What runs beside the session, in the order in which it is stopped.
+    fn stoppable(&self) -> Option<&OngoingTask> {
+        self.checking.as_ref().or(self.command.as_ref()).map(|task| &task.working)
     }
 
     /// What is shown of it: the session's own work goes first.
     pub(crate) fn shown(&self) -> Option<&OngoingTask> {
-        let checking = self.checking.as_ref().map(|checking| &checking.working);
-        self.busy.as_ref().or(self.working.as_ref()).or(checking)
+        self.busy.as_ref().or(self.working.as_ref()).or(self.stoppable())
     }
 
     /// The run does something else now.
@@ -89,13 +95,18 @@ impl Activity {
 
     /// A provider is asked about a key, or is to have one, or its login is waited for.
     pub(crate) fn check(&mut self, what: String, since: UnixMs, stop: Stop, stopped: &'static str) {
-        self.checking = Some(KeyCheck { working: OngoingTask::new(since, what), stopped, stop });
+        self.checking = Some(StoppableTask { working: OngoingTask::new(since, what), stopped, stop });
     }
 
-    /// How far what runs beside the session is.
+    /// A command begins that takes long.
+    pub(crate) fn command(&mut self, what: String, since: UnixMs, stop: Stop, stopped: &'static str) {
+        self.command = Some(StoppableTask { working: OngoingTask::new(since, what), stopped, stop });
+    }
+
+    /// How far the command is that takes long.
     pub(crate) fn set_progress(&mut self, progress: &str) {
-        if let Some(checking) = &mut self.checking {
-            progress.clone_into(&mut checking.working.progress);
+        if let Some(command) = &mut self.command {
+            progress.clone_into(&mut command.working.progress);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use quipu_protocol::{AbortTarget, Command, QueueMode, Thinking};
 
-use super::{Choice, Effect, Purpose, State};
+use super::{Choice, Effect, Purpose, SEEN, State};
 use crate::editor::{Candidate, EditorEffect, EditorOutcome, Query};
 use crate::keys::{Action, Scope};
 use crate::levels::level_name;
@@ -10,8 +10,6 @@ use crate::registered::CommandMatch;
 use crate::request::Request;
 use crate::{Key, KeyCode};
 
-/// A letter answers a question that stood there so long, in milliseconds: what was typed before it came does not.
-const SEEN: i64 = 400;
 /// A yes was given to a question that was not read to its end.
 const UNREAD: &str = "Read it to the last row first: PageDown or End; n denies";
 /// Ctrl-C twice within so many milliseconds leaves.
@@ -146,6 +144,9 @@ impl State {
         }
         if self.activity.checking.is_some() {
             return self.stop_checking(effects);
+        }
+        if self.activity.command.is_some() {
+            return self.stop_command(effects);
         }
         self.opening.held.clear();
         if !self.outbox.waiting.is_empty() {

@@ -2,7 +2,7 @@
 
 use quipu_protocol::{AskId, BashExecutionMessage, QueueMode, UnixMs};
 
-use super::{Effect, Shell, State};
+use super::{Effect, SEEN, Shell, State};
 use crate::component::{Chooser, Component};
 use crate::editor::Candidate;
 use crate::host::HostError;
@@ -13,8 +13,6 @@ use crate::registered::CommandMatch;
 use crate::request::{Context, Request};
 use crate::{Line, Size, render};
 
-/// A line answers a question that stood there so long, in milliseconds: what was typed before it came does not.
-const SEEN: i64 = 400;
 /// Bytes of what was told that are looked for to find where it goes on.
 const SAME: usize = 512;
 /// Columns that lines have at least: what is narrower is broken by the terminal.

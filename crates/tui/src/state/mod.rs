@@ -36,7 +36,7 @@ pub use choice::{Choice, FormError};
 pub(crate) use item::Item;
 pub(crate) use opening::Opening;
 pub(crate) use outbox::Outbox;
-pub(crate) use questions::Questions;
+pub(crate) use questions::{Questions, SEEN};
 pub(crate) use shell::{Shell, Shells};
 pub(crate) use transcript::Transcript;
 pub use words::{EditorError, Effect, Purpose, UiEvent};
@@ -241,6 +241,7 @@ impl State {
             || self.activity.busy.is_some()
             || self.shell.running.is_some()
             || self.activity.checking.is_some()
+            || self.activity.command.is_some()
     }
 
     /// Says something beside the matter until the next key.

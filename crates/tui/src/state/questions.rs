@@ -10,6 +10,9 @@ use quipu_protocol::{Ask, AskId, UnixMs};
 use super::Choice;
 use crate::{KeyCode, Line, Style, Theme, blocks};
 
+/// A key or a line answers what stood there so long, in milliseconds: what was typed before it came does not.
+pub(crate) const SEEN: UnixMs = 400;
+
 /// What the first question is about, in rows, and how far it was seen. Made once for a question and a width: what it is
 /// about may have a hundred thousand lines.
 #[derive(Debug)]
