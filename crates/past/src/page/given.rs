@@ -31,7 +31,7 @@ pub(super) struct GivenCover {
     pub(super) first: NodeId,
     pub(super) last: NodeId,
     pub(super) state: OpeningState,
-    /// Why its chunks were chosen; `None` where the chunks of now would give another cover.
+    /// Why its chunks would be chosen by words of summaries alone; `None` where that gives another cover from the chunks of now.
     pub(super) plan: Option<Vec<Decision>>,
 }
 
@@ -201,7 +201,8 @@ fn state_of(epoch: &Epoch) -> Option<OpeningState> {
     Some(state)
 }
 
-/// Why the chunks of a cover were chosen, where the same rules choose the same from the chunks of now.
+/// Why the chunks of a cover were chosen, where words of summaries choose the same from the chunks of now: what a search among nodes
+/// found is not kept.
 fn plan_of(
     stock: &CoverStock,
     state: &OpeningState,

@@ -233,7 +233,7 @@
       });
       if (cover.leftOut) body.append(make('p', 'Nothing was shown of ' + cover.leftOut + '.', 'dim'));
       if (!cover.decisions) {
-        body.append(make('p', 'Why these is not known: the rules would choose others from the chunks of now, or the record does not say its budget.', 'dim'));
+        body.append(make('p', 'Why these were chosen is not known: what a search found for the question at that time is not kept, the chunks are others by now, or the record does not say its budget.', 'dim'));
         return;
       }
       for (const kind of ['split', 'dropped']) {
