@@ -100,16 +100,14 @@ async fn moment(past: &PastStore, at: &str) -> Result<PageMoment, Failure> {
     let time = time_of(&decoded.entry, node.record.timestamp).unwrap_or(node.record.timestamp);
     // What the command that shows one request says of it.
     let engine = past.home.engine(past.store.clone(), &past.home.settings())?;
-    let parts = engine.request_parts(node.id).await.ok();
-    let request = parts.map(|parts| RequestOpening {
-        node: node.id,
-        opening: parts.opening.as_ref().and_then(OpeningState::of),
-    });
+    let parts = engine.request_parts(node.id).await?;
+    let request =
+        RequestOpening { node: node.id, opening: parts.opening.as_ref().and_then(OpeningState::of) };
     Ok(PageMoment {
         at: Some(time),
         said: said.filter(|said| !said.trim().is_empty()),
         session: found.session,
-        request,
+        request: Some(request),
     })
 }
 
