@@ -41,10 +41,18 @@ pub(super) async fn write(args: &PageArgs) -> Result<(), Failure> {
         .chain(moment.session)
         .collect();
     let sessions: Vec<SessionId> = sessions.into_iter().collect();
+    // What is written is sealed, as everything is.
+    let about = match &args.cover.about {
+        Some(about) => {
+            let engine = past.home.engine(past.store.clone(), &past.home.settings())?;
+            Some(engine.sealer().seal(about).into_owned())
+        }
+        None => moment.said,
+    };
     let ask = PageAsk {
         budget: args.cover.budget,
         charge: CHARGE,
-        about: args.cover.about.clone().or(moment.said),
+        about,
         boundary: moment.at,
         request: moment.request,
         now: now(),
