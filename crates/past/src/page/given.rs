@@ -7,7 +7,7 @@ use quipu_protocol::{Entry, Epoch, Message, NodeId, SessionId, UnixMs};
 use quipu_store::{Graph, SessionRow, decode_nodes};
 
 use super::RequestOpening;
-use crate::cover::Decision;
+use crate::cover::{Decision, Verdict};
 use crate::pages::PAGE;
 use crate::{CoverStock, OpeningState, PastError, PastScope, ServedCover};
 
@@ -212,13 +212,22 @@ fn plan_of(
         let cover = stock.serve_plan(asked.budget?, asked.question.as_deref(), state.boundary);
         let chosen = cover.members.iter().map(|member| member.id);
         let is_same = chosen.eq(state.served.members.iter().map(|member| member.node));
-        is_same.then(|| cover.decisions.into_iter().take(DECISIONS).collect())
+        is_same.then(|| first_decisions(&cover.decisions, DECISIONS))
     })
+}
+
+/// So many decisions, those about what is served before others.
+pub(super) fn first_decisions(decisions: &[Decision], most: usize) -> Vec<Decision> {
+    let mut first = decisions.to_vec();
+    first.sort_by_key(|one| !matches!(one.verdict, Verdict::Chosen(_)));
+    first.truncate(most);
+    first
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cover::{Choice, SplitCause};
     use crate::{PastId, ServedMember};
 
     fn state(scope: PastScope, members: usize) -> OpeningState {
@@ -264,6 +273,16 @@ mod tests {
         given.cut();
         assert_eq!(given.covers.len(), 4);
         assert_eq!(given.left_out, COVERS + 6);
+    }
+
+    #[test]
+    fn decisions_about_what_is_served_come_first() {
+        let split = Verdict::Split(SplitCause::Width);
+        let chosen = Verdict::Chosen(Choice::Leaf);
+        let one = |id: u8, verdict| Decision { id: NodeId([id; 32]), level: 0, verdict };
+        let all = [one(1, split), one(2, chosen), one(3, split), one(4, chosen)];
+        assert_eq!(first_decisions(&all, 3), [all[1], all[3], all[0]]);
+        assert_eq!(first_decisions(&all, 9).len(), 4);
     }
 
     #[test]
