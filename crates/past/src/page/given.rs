@@ -31,8 +31,23 @@ pub(super) struct GivenCover {
     pub(super) first: NodeId,
     pub(super) last: NodeId,
     pub(super) state: OpeningState,
+    /// What was asked by its end: where another cover waits then, that was chosen for it.
+    asked: CoverQuestion,
     /// Why its chunks would be chosen by words of summaries alone; `None` where that gives another cover from the chunks of now.
     pub(super) plan: Option<Vec<Decision>>,
+}
+
+/// What a cover was chosen for, and what it could cost.
+#[derive(Debug, Clone)]
+struct CoverQuestion {
+    question: Option<String>,
+    budget: Option<u64>,
+}
+
+impl CoverQuestion {
+    fn of(state: &OpeningState) -> Self {
+        Self { question: state.question.clone(), budget: state.budget }
+    }
 }
 
 /// Those of all sessions of a past.
@@ -129,6 +144,7 @@ impl GivenCovers {
             answers: 0,
             first: epoch,
             last: epoch,
+            asked: CoverQuestion::of(&state),
             state,
             plan: None,
         });
@@ -138,6 +154,7 @@ impl GivenCovers {
             && open.state.scope == next.state.scope
         {
             open.state.pending.clone_from(&next.state.pending);
+            open.asked = next.asked.clone();
             return;
         }
         let ended = std::mem::replace(&mut self.open, next);
@@ -184,13 +201,16 @@ impl GivenCovers {
         }
         let newest = self.covers.len().saturating_sub(PLANS);
         for at in (newest..self.covers.len()).chain(self.chosen.filter(|at| *at < newest)) {
-            // What is served now was chosen for what was asked when it waited.
-            let before = at.checked_sub(1).and_then(|before| self.covers.get(before));
-            let cover = &self.covers[at];
-            let before = before.filter(|before| before.session == cover.session).map(|before| &before.state);
-            let plan = plan_of(stock, &cover.state, before);
+            let plan = plan_of(stock, &self.covers[at].state, self.waited(at));
             self.covers[at].plan = plan;
         }
+    }
+
+    /// What was asked when a cover waited: during the one before it in its session.
+    fn waited(&self, at: usize) -> Option<&CoverQuestion> {
+        let session = &self.covers.get(at)?.session;
+        let before = self.covers[..at].iter().rev().find(|before| before.session == *session);
+        before.map(|before| &before.asked)
     }
 }
 
@@ -206,9 +226,10 @@ fn state_of(epoch: &Epoch) -> Option<OpeningState> {
 fn plan_of(
     stock: &CoverStock,
     state: &OpeningState,
-    earlier: Option<&OpeningState>,
+    waited: Option<&CoverQuestion>,
 ) -> Option<Vec<Decision>> {
-    [Some(state), earlier].into_iter().flatten().find_map(|asked| {
+    let own = CoverQuestion::of(state);
+    [Some(&own), waited].into_iter().flatten().find_map(|asked| {
         let cover = stock.serve_plan(asked.budget?, asked.question.as_deref(), state.boundary);
         let chosen = cover.members.iter().map(|member| member.id);
         let is_same = chosen.eq(state.served.members.iter().map(|member| member.node));
@@ -250,6 +271,7 @@ mod tests {
 
     fn cover(at: UnixMs, members: usize) -> GivenCover {
         let node = NodeId([1; 32]);
+        let state = state(PastScope::All, members);
         GivenCover {
             epoch: node,
             session: "s".into(),
@@ -257,7 +279,8 @@ mod tests {
             answers: 1,
             first: node,
             last: node,
-            state: state(PastScope::All, members),
+            asked: CoverQuestion::of(&state),
+            state,
             plan: None,
         }
     }
@@ -273,6 +296,34 @@ mod tests {
         given.cut();
         assert_eq!(given.covers.len(), 4);
         assert_eq!(given.left_out, COVERS + 6);
+    }
+
+    #[test]
+    fn question_of_a_cover_that_waits_is_kept_beside_its_own() {
+        let mut given = GivenCovers::new(&PastScope::All, None);
+        let asked = |members: usize, question: &str, pending: Option<usize>| OpeningState {
+            question: Some(question.to_owned()),
+            budget: Some(members as u64),
+            pending: pending.map(|members| state(PastScope::All, members).served),
+            ..state(PastScope::All, members)
+        };
+        let mut put = |state: Option<OpeningState>| {
+            given.put(NodeId([2; 32]), state);
+            given.open.iter_mut().for_each(|open| open.answers += 1);
+        };
+        put(Some(asked(2, "one", None)));
+        put(Some(OpeningState { budget: Some(9), ..asked(2, "two", Some(3)) }));
+        put(Some(asked(3, "three", Some(4))));
+        put(None);
+        // One of another session at the same time stands between them.
+        given.covers.insert(1, GivenCover { session: "other".into(), ..cover(1, 1) });
+        let [first, _, second] = &given.covers[..] else { panic!("{given:?}") };
+        assert_eq!((first.state.question.as_deref(), first.state.budget), (Some("one"), Some(2)));
+        assert_eq!(first.state.pending.as_ref().unwrap().members.len(), 3);
+        assert_eq!(second.state.question.as_deref(), Some("three"));
+        let waited = given.waited(2).unwrap();
+        assert_eq!((waited.question.as_deref(), waited.budget), (Some("two"), Some(9)));
+        assert!(given.waited(0).is_none() && given.waited(1).is_none());
     }
 
     #[test]
