@@ -41,10 +41,18 @@ pub(super) async fn write(args: &PageArgs) -> Result<(), Failure> {
         .chain(moment.session)
         .collect();
     let sessions: Vec<SessionId> = sessions.into_iter().collect();
+    // What is written is sealed, as everything is.
+    let about = match &args.cover.about {
+        Some(about) => {
+            let engine = past.home.engine(past.store.clone(), &past.home.settings())?;
+            Some(engine.sealer().seal(about).into_owned())
+        }
+        None => moment.said,
+    };
     let ask = PageAsk {
         budget: args.cover.budget,
         charge: CHARGE,
-        about: args.cover.about.clone().or(moment.said),
+        about,
         boundary: moment.at,
         request: moment.request,
         now: now(),
@@ -100,16 +108,14 @@ async fn moment(past: &PastStore, at: &str) -> Result<PageMoment, Failure> {
     let time = time_of(&decoded.entry, node.record.timestamp).unwrap_or(node.record.timestamp);
     // What the command that shows one request says of it.
     let engine = past.home.engine(past.store.clone(), &past.home.settings())?;
-    let parts = engine.request_parts(node.id).await.ok();
-    let request = parts.map(|parts| RequestOpening {
-        node: node.id,
-        opening: parts.opening.as_ref().and_then(OpeningState::of),
-    });
+    let parts = engine.request_parts(node.id).await?;
+    let request =
+        RequestOpening { node: node.id, opening: parts.opening.as_ref().and_then(OpeningState::of) };
     Ok(PageMoment {
         at: Some(time),
         said: said.filter(|said| !said.trim().is_empty()),
         session: found.session,
-        request,
+        request: Some(request),
     })
 }
 

@@ -385,3 +385,15 @@ fn page_of_a_node_has_the_cover_of_then() {
     assert_eq!(kinds(&rest("now.html", "2026-01-01")), ["chosen", "chosen", "chosen"]);
     world.run(&["past", "page", "-o", "x.html", "--all", "--at", "nonsense"]).fails(2, &["nonsense"]);
 }
+
+#[test]
+fn page_about_a_secret_does_not_have_it() {
+    let world = World::new([]);
+    import(&world, "alpha", 0, &[("The port is 8123.", "Noted.")]);
+    world.run(&["past", "build", "--all"]).ok();
+    let secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+    let about = format!("Which port had {secret}?");
+    world.run(&["past", "page", "-o", "about.html", "--all", "--about", &about]).ok();
+    let text = std::fs::read_to_string(world.path("work/about.html")).unwrap();
+    assert!(text.contains("Which port had ") && !text.contains(secret), "{text}");
+}

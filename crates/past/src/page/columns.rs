@@ -141,7 +141,7 @@ impl TextRoom {
         } else {
             shown(summary, SHORT)
         };
-        let is_short = text.ends_with('…') && !summary.trim_end().ends_with('…');
+        let is_short = text != shown(summary, usize::MAX);
         (text, is_short)
     }
 }
@@ -162,5 +162,13 @@ mod tests {
         room.left += 1;
         assert!(!room.text(summary).1);
         assert_eq!(room.left, 0);
+    }
+
+    #[test]
+    fn summary_with_an_ellipsis_of_its_own_is_shortened_too() {
+        let mut room = TextRoom::new(1);
+        assert!(!room.text("It goes on…").1);
+        assert!(room.text(&format!("{}…", "a".repeat(TEXT))).1);
+        assert!(!room.text("a\u{200b}b ").1, "letters by their numbers are all of it");
     }
 }

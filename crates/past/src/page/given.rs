@@ -7,7 +7,7 @@ use quipu_protocol::{Entry, Epoch, Message, NodeId, SessionId, UnixMs};
 use quipu_store::{Graph, SessionRow, decode_nodes};
 
 use super::RequestOpening;
-use crate::cover::Decision;
+use crate::cover::{Decision, Verdict};
 use crate::pages::PAGE;
 use crate::{CoverStock, OpeningState, PastError, PastScope, ServedCover};
 
@@ -31,8 +31,23 @@ pub(super) struct GivenCover {
     pub(super) first: NodeId,
     pub(super) last: NodeId,
     pub(super) state: OpeningState,
-    /// Why its chunks were chosen; `None` where the chunks of now would give another cover.
+    /// What was asked by its end: where another cover waits then, that was chosen for it.
+    asked: CoverQuestion,
+    /// Why its chunks would be chosen by words of summaries alone; `None` where that gives another cover from the chunks of now.
     pub(super) plan: Option<Vec<Decision>>,
+}
+
+/// What a cover was chosen for, and what it could cost.
+#[derive(Debug, Clone)]
+struct CoverQuestion {
+    question: Option<String>,
+    budget: Option<u64>,
+}
+
+impl CoverQuestion {
+    fn of(state: &OpeningState) -> Self {
+        Self { question: state.question.clone(), budget: state.budget }
+    }
 }
 
 /// Those of all sessions of a past.
@@ -129,6 +144,7 @@ impl GivenCovers {
             answers: 0,
             first: epoch,
             last: epoch,
+            asked: CoverQuestion::of(&state),
             state,
             plan: None,
         });
@@ -138,6 +154,7 @@ impl GivenCovers {
             && open.state.scope == next.state.scope
         {
             open.state.pending.clone_from(&next.state.pending);
+            open.asked = next.asked.clone();
             return;
         }
         let ended = std::mem::replace(&mut self.open, next);
@@ -184,13 +201,16 @@ impl GivenCovers {
         }
         let newest = self.covers.len().saturating_sub(PLANS);
         for at in (newest..self.covers.len()).chain(self.chosen.filter(|at| *at < newest)) {
-            // What is served now was chosen for what was asked when it waited.
-            let before = at.checked_sub(1).and_then(|before| self.covers.get(before));
-            let cover = &self.covers[at];
-            let before = before.filter(|before| before.session == cover.session).map(|before| &before.state);
-            let plan = plan_of(stock, &cover.state, before);
+            let plan = plan_of(stock, &self.covers[at].state, self.waited(at));
             self.covers[at].plan = plan;
         }
+    }
+
+    /// What was asked when a cover waited: during the one before it in its session.
+    fn waited(&self, at: usize) -> Option<&CoverQuestion> {
+        let session = &self.covers.get(at)?.session;
+        let before = self.covers[..at].iter().rev().find(|before| before.session == *session);
+        before.map(|before| &before.asked)
     }
 }
 
@@ -201,23 +221,34 @@ fn state_of(epoch: &Epoch) -> Option<OpeningState> {
     Some(state)
 }
 
-/// Why the chunks of a cover were chosen, where the same rules choose the same from the chunks of now.
+/// Why the chunks of a cover were chosen, where words of summaries choose the same from the chunks of now: what a search among nodes
+/// found is not kept.
 fn plan_of(
     stock: &CoverStock,
     state: &OpeningState,
-    earlier: Option<&OpeningState>,
+    waited: Option<&CoverQuestion>,
 ) -> Option<Vec<Decision>> {
-    [Some(state), earlier].into_iter().flatten().find_map(|asked| {
+    let own = CoverQuestion::of(state);
+    [Some(&own), waited].into_iter().flatten().find_map(|asked| {
         let cover = stock.serve_plan(asked.budget?, asked.question.as_deref(), state.boundary);
         let chosen = cover.members.iter().map(|member| member.id);
         let is_same = chosen.eq(state.served.members.iter().map(|member| member.node));
-        is_same.then(|| cover.decisions.into_iter().take(DECISIONS).collect())
+        is_same.then(|| first_decisions(&cover.decisions, DECISIONS))
     })
+}
+
+/// So many decisions, those about what is served before others.
+pub(super) fn first_decisions(decisions: &[Decision], most: usize) -> Vec<Decision> {
+    let mut first = decisions.to_vec();
+    first.sort_by_key(|one| !matches!(one.verdict, Verdict::Chosen(_)));
+    first.truncate(most);
+    first
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cover::{Choice, SplitCause};
     use crate::{PastId, ServedMember};
 
     fn state(scope: PastScope, members: usize) -> OpeningState {
@@ -240,6 +271,7 @@ mod tests {
 
     fn cover(at: UnixMs, members: usize) -> GivenCover {
         let node = NodeId([1; 32]);
+        let state = state(PastScope::All, members);
         GivenCover {
             epoch: node,
             session: "s".into(),
@@ -247,7 +279,8 @@ mod tests {
             answers: 1,
             first: node,
             last: node,
-            state: state(PastScope::All, members),
+            asked: CoverQuestion::of(&state),
+            state,
             plan: None,
         }
     }
@@ -263,6 +296,44 @@ mod tests {
         given.cut();
         assert_eq!(given.covers.len(), 4);
         assert_eq!(given.left_out, COVERS + 6);
+    }
+
+    #[test]
+    fn question_of_a_cover_that_waits_is_kept_beside_its_own() {
+        let mut given = GivenCovers::new(&PastScope::All, None);
+        let asked = |members: usize, question: &str, pending: Option<usize>| OpeningState {
+            question: Some(question.to_owned()),
+            budget: Some(members as u64),
+            pending: pending.map(|members| state(PastScope::All, members).served),
+            ..state(PastScope::All, members)
+        };
+        let mut put = |state: Option<OpeningState>| {
+            given.put(NodeId([2; 32]), state);
+            given.open.iter_mut().for_each(|open| open.answers += 1);
+        };
+        put(Some(asked(2, "one", None)));
+        put(Some(OpeningState { budget: Some(9), ..asked(2, "two", Some(3)) }));
+        put(Some(asked(3, "three", Some(4))));
+        put(None);
+        // One of another session at the same time stands between them.
+        given.covers.insert(1, GivenCover { session: "other".into(), ..cover(1, 1) });
+        let [first, _, second] = &given.covers[..] else { panic!("{given:?}") };
+        assert_eq!((first.state.question.as_deref(), first.state.budget), (Some("one"), Some(2)));
+        assert_eq!(first.state.pending.as_ref().unwrap().members.len(), 3);
+        assert_eq!(second.state.question.as_deref(), Some("three"));
+        let waited = given.waited(2).unwrap();
+        assert_eq!((waited.question.as_deref(), waited.budget), (Some("two"), Some(9)));
+        assert!(given.waited(0).is_none() && given.waited(1).is_none());
+    }
+
+    #[test]
+    fn decisions_about_what_is_served_come_first() {
+        let split = Verdict::Split(SplitCause::Width);
+        let chosen = Verdict::Chosen(Choice::Leaf);
+        let one = |id: u8, verdict| Decision { id: NodeId([id; 32]), level: 0, verdict };
+        let all = [one(1, split), one(2, chosen), one(3, split), one(4, chosen)];
+        assert_eq!(first_decisions(&all, 3), [all[1], all[3], all[0]]);
+        assert_eq!(first_decisions(&all, 9).len(), 4);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::PastPage;
-use super::given::GivenCover;
+use super::given::{GivenCover, first_decisions};
 use crate::cover::{Decision, Verdict};
 use crate::{OpeningState, PastId};
 
@@ -203,7 +203,8 @@ fn rest(page: &PastPage) -> Value {
     let PastPage { columns, evidence, cover, ask, proof, .. } = page;
     let places: Places = columns.nodes.iter().enumerate().map(|(at, node)| (*node, at)).collect();
     let decisions = &cover.cover.decisions;
-    let listed: Vec<Value> = decisions.iter().take(DECISIONS).map(|one| decision(one, &places)).collect();
+    let listed = first_decisions(decisions, DECISIONS);
+    let listed: Vec<Value> = listed.iter().map(|one| decision(one, &places)).collect();
     let counts = |of: &std::collections::HashMap<usize, usize>| -> Value {
         let mut counts: Vec<(usize, usize)> = of.iter().map(|(at, count)| (*at, *count)).collect();
         counts.sort_unstable();

@@ -217,7 +217,13 @@
     const head = make('p', '', 'dim'), body = make('div');
     body.id = 'served';
     place.append(head, body);
-    const mark = (at) => { const verdict = verdicts.get(at); return verdict && verdict[0] === 'chosen' ? 'also in the cover above' : 'not in the cover above'; };
+    // What is chosen is listed first, so where something else is listed it has all that is chosen.
+    const { decisions: told, decided } = rest.cover, hasAll = told.length === decided || told.some((one) => one[1] !== 'chosen');
+    const mark = (at) => {
+      const verdict = verdicts.get(at);
+      if (verdict && verdict[0] === 'chosen') return 'also in the cover above';
+      return hasAll ? 'not in the cover above' : 'not known whether it is in the cover above';
+    };
     const open = (cover, title) => {
       head.textContent = title + ': ' + cover.members.length + ' chunks, ' + cover.cost + (cover.budget === null ? '' : ' of ' + cover.budget) +
         ' tokens, of what ended until ' + time(cover.until) + (cover.next === null ? '' : '; from the next run on another cover, of ' + cover.next + ' chunks');
@@ -233,7 +239,7 @@
       });
       if (cover.leftOut) body.append(make('p', 'Nothing was shown of ' + cover.leftOut + '.', 'dim'));
       if (!cover.decisions) {
-        body.append(make('p', 'Why these is not known: the rules would choose others from the chunks of now, or the record does not say its budget.', 'dim'));
+        body.append(make('p', 'Why these were chosen is not known: what a search found for the question at that time is not kept, the chunks are others by now, or the record does not say its budget.', 'dim'));
         return;
       }
       for (const kind of ['split', 'dropped']) {
