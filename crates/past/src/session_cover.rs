@@ -239,8 +239,7 @@ fn split_at_hits(
 ) {
     let spoken =
         |source: &SourceText| source.speaker != SourceSpeaker::Tool && !source.text.trim().is_empty();
-    let turns =
-        said.iter().flatten().filter(|(node, _, source)| Some(*node) != asked && spoken(source));
+    let turns = said.iter().flatten().filter(|(node, _, source)| Some(*node) != asked && spoken(source));
     let mut scores =
         RelevanceIndex::new(turns.map(|(node, _, source)| (*node, source.text.as_str()))).scores(about);
     scores.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
