@@ -30,8 +30,8 @@ impl CoverCompaction {
         Self { store }
     }
 
-    /// What the user said last.
-    async fn newest_request(&self, head: NodeId) -> Result<Option<String>, StoreError> {
+    /// What the user said last, with its node.
+    async fn newest_request(&self, head: NodeId) -> Result<Option<(NodeId, String)>, StoreError> {
         let mut next = Some(head);
         for _ in 0..STEPS {
             let Some(id) = next else { break };
@@ -40,7 +40,7 @@ impl CoverCompaction {
             next = node.record.parent;
             for decoded in decode_nodes(&*self.store, &nodes).await? {
                 if let Entry::Message(message @ Message::User(_)) = decoded.entry {
-                    return Ok(questions(&[Arc::new(message)]));
+                    return Ok(questions(&[Arc::new(message)]).map(|text| (id, text)));
                 }
             }
         }
@@ -67,11 +67,11 @@ impl CoverCompaction {
         row.head = Some(last);
         let budget = ask.max_tokens.saturating_sub(MARGIN);
         // What is read anew anyway may be about what is asked now.
-        let about = match &ask.focus {
-            Some(focus) => Some(focus.clone()),
-            None => self.newest_request(ask.head).await.map_err(SourceError::new)?,
+        let (asked, about) = match &ask.focus {
+            Some(focus) => (None, Some(focus.clone())),
+            None => self.newest_request(ask.head).await.map_err(SourceError::new)?.unzip(),
         };
-        let covered = cover_session(store, &row, budget, PAST_CHARGE, about.as_deref()).await;
+        let covered = cover_session(store, &row, budget, PAST_CHARGE, (about.as_deref(), asked)).await;
         let covered = covered.map_err(SourceError::new)?;
         let text = format!("{HEAD}\n\n{}", covered.text.trim_end());
         Ok(Some(SourceSummary { text, author: Some(covered.class), told: covered.told }))

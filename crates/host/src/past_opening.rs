@@ -11,7 +11,7 @@ use quipu_past::delay::CoverDelay;
 use quipu_past::{
     CoverDetail, CoverStock, OpeningState, PAST_SOURCE, PastError, PastIndex, PastScope, ServedCover,
 };
-use quipu_protocol::{Content, Message, NodeId, OpeningBoundary, UnixMs};
+use quipu_protocol::{Content, Message, NodeId, OpeningBoundary, SessionId, UnixMs};
 use quipu_store::{Graph, RefName, WordVectors};
 use tokio::sync::Mutex;
 
@@ -60,7 +60,10 @@ async fn read_past(
     let mut read = read.lock().await;
     let (head, hidden) = (store.head(&scope.ref_name()).await?, store.hidden().version());
     let known = match read.take() {
-        Some(known) if (known.head, known.hidden) == (head, hidden) => {
+        // A session may have been removed since, which moves no head.
+        Some(known)
+            if (known.head, known.hidden) == (head, hidden) && known.index.is_removed_same(store).await? =>
+        {
             let stock = Arc::clone(&known.stock);
             *read = Some(known);
             return Ok(stock);
@@ -91,12 +94,12 @@ impl PastOpening {
     async fn cover(
         &self,
         stock: &CoverStock,
-        question: Option<&str>,
+        (question, asking): (Option<&str>, Option<&SessionId>),
         (budget, boundary): (u64, UnixMs),
     ) -> ServedCover {
         let Some(question) = question else { return stock.serve(budget, None, boundary) };
-        let about = stock.about(&*self.store, &self.scope, question, self.words.clone(), CoverDetail::Chunks);
-        let about = about.await;
+        let (store, words) = (&*self.store, self.words.clone());
+        let about = stock.about(store, &self.scope, question, asking, words, CoverDetail::Chunks).await;
         about.as_ref().unwrap_or(stock).serve(budget, Some(question), boundary)
     }
 
@@ -156,7 +159,8 @@ impl PastOpening {
             Some(state) if !is_worth => (state.next().clone(), state.question.clone(), state.budget),
             _ => {
                 let question = questions(&ask.earlier);
-                let cover = self.cover(&stock, question.as_deref(), (budget, boundary)).await;
+                let asked = (question.as_deref(), ask.cx.session.as_ref());
+                let cover = self.cover(&stock, asked, (budget, boundary)).await;
                 match &kept {
                     // A question that changes nothing of what is served next is no news, and neither is another budget.
                     Some(state) if *state.next() == cover => (cover, state.question.clone(), state.budget),
@@ -231,7 +235,12 @@ impl ContextSource for PastOpening {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
-    use quipu_past::{ChunkDraft, DraftAuthor, TimeRange, write_chunk};
+    use quipu_dag::{Node, NodeRecord};
+    use quipu_past::{ChunkDraft, DraftAuthor, ExtractiveSummary, PastPlan, Summariser as _, TimeRange};
+    use quipu_past::{build_past, write_chunk};
+    use quipu_protocol::{Entry, Epoch, SessionStart, StepInfo};
+    use quipu_store::{Commit, RefExpectation, RefMove};
+    use quipu_transcript::encode;
 
     use super::*;
 
@@ -243,6 +252,54 @@ mod tests {
         let (children, sources, supersedes) = (Vec::new(), Vec::new(), Vec::new());
         let draft = ChunkDraft { author: DraftAuthor::Person, summary, span, children, sources, supersedes };
         write_chunk(store, &PastScope::All, draft, day * DAY).await.unwrap();
+    }
+
+    async fn say(store: &dyn Graph, session: &str, text: &str, at: UnixMs) {
+        let session = SessionId::from(session);
+        let name = RefName::session(&session);
+        let epoch = Epoch { provider: "p".into(), model: "m".into(), ..Epoch::default() };
+        let (cwd, agent) = ("/work".into(), "quipu".into());
+        let start = SessionStart { session, cwd, agent, parent_session: None, epoch };
+        let (mut commit, mut parent) = (Commit::default(), None);
+        for entry in [Entry::Session(start), Entry::Message(Message::user(text, at))] {
+            let encoded = encode(&entry, &StepInfo::default());
+            let record = NodeRecord {
+                parent,
+                role: encoded.role,
+                parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
+                timestamp: at,
+                external_id: None,
+                system_prompt: None,
+            };
+            commit.blobs.extend(encoded.blobs);
+            let node = Node::new(record, None, None);
+            parent = Some(node.id);
+            commit.nodes.push(node);
+        }
+        commit.moves.push(RefMove::swap(name, None, parent.unwrap(), "append"));
+        store.commit(commit).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn past_of_a_session_that_others_removed_is_not_served() {
+        let store = quipu_store::in_memory().unwrap();
+        say(&*store, "s7", "Please do task7.", 20_000 * DAY).await;
+        say(&*store, "s8", "Please do task8.", 20_001 * DAY).await;
+        let (scope, now) = (PastScope::All, 21_000 * DAY);
+        let plan = PastPlan::make(&*store, &scope, &ExtractiveSummary.method(), now).await.unwrap();
+        build_past(&*store, &scope, &ExtractiveSummary, &plan, now, &mut |_| {}).await.unwrap();
+        let settings = TimeSettings { is_on: true, tokens: 1_000, delay: true, boundary: None };
+        let opening = PastOpening::new(Arc::clone(&store), scope, settings, None);
+        let served = async || opening.stock().await.unwrap().serve(1_000, None, now).text;
+        let before = served().await;
+        assert!(before.contains("task7") && before.contains("task8"), "{before}");
+        let name = RefName::session(&SessionId::from("s7"));
+        let expect = RefExpectation::Any;
+        let mut commit = Commit::default();
+        commit.moves.push(RefMove { name, expect, to: None, fence: None, why: "rm".into() });
+        store.commit(commit).await.unwrap();
+        let after = served().await;
+        assert!(!after.contains("task7") && after.contains("task8"), "{after}");
     }
 
     #[tokio::test]

@@ -505,9 +505,8 @@ impl<'a> BuildRun<'a> {
     /// How often the model took the request for the chunk for an invalid one, in earlier builds.
     fn tries(&self, planned: &PlannedChunk, model: &dyn SummaryModel) -> u32 {
         let asked = asked_model(model);
-        let former = planned.supersedes.iter().filter_map(|id| self.plan.index.get(id));
-        let of_same = former.filter(|former| former.work == Some(planned.work));
-        of_same.map(|former| former.method.tries_of(&asked)).max().unwrap_or(0)
+        let former = self.plan.index.of_work(&planned.work);
+        former.map(|former| former.method.tries_of(&asked)).max().unwrap_or(0)
     }
 
     /// The summary that a model gives, or why it gives none.

@@ -218,7 +218,8 @@ impl CursorState {
             match (self.heads.get(name), self.names.get(name)) {
                 (Some(stood), _) if stood == head => {}
                 (Some(_), Some(keys)) => changed.extend(keys.iter().cloned()),
-                (Some(_), None) => {}
+                // It may have come to be one of the scope.
+                (Some(_), None) => is_listed |= *name != self.scope.ref_name(),
                 (None, _) => is_listed = true,
             }
         }
@@ -240,6 +241,8 @@ impl CursorState {
                     return Ok(None);
                 }
                 begun.extend(self.begin(store, &row).await?);
+                // It may have gone on since the refs were read.
+                self.heads.extend(row.head.map(|head| (row.name.clone(), head)));
                 changed.insert(key);
             }
         }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use quipu_protocol::{AuthorClass, NodeId, Origin, Provenance, SessionId, UnixMs};
-use quipu_store::{Graph, HiddenSnapshot, Seq, SessionQuery};
+use quipu_store::{Graph, HiddenSnapshot, Seq, SessionQuery, StoreError};
 use quipu_transcript::{DecodedEntry, decode};
 
 use crate::chunk::PastRecord;
@@ -377,22 +377,35 @@ impl PastIndex {
     }
 
     /// Whether the same sessions are removed as when it was read.
-    pub(crate) async fn is_removed_same(&self, store: &dyn Graph) -> Result<bool, PastError> {
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn is_removed_same(&self, store: &dyn Graph) -> Result<bool, PastError> {
         Ok(removed_sessions(store, self.leaves.keys()).await? == self.removed)
     }
 
-    /// Hides what sums up a session that was removed, and the chunks above it.
+    /// Sessions that leaves are of.
+    pub(crate) fn sessions(&self) -> HashSet<SessionId> {
+        self.leaves.keys().cloned().collect()
+    }
+
+    /// Hides what sums up a session that was removed, and the chunks above it: not what a person wrote.
     fn drop_removed(&mut self) {
         if self.removed.is_empty() {
             return;
         }
-        // What a build makes stands behind what it is made of.
         let mut gone: HashSet<PastId> = HashSet::new();
-        for chunk in self.chunks.iter_mut().filter(|chunk| chunk.work.is_some()) {
-            let is_of_it = chunk.session.as_ref().is_some_and(|session| self.removed.contains(session));
-            if is_of_it || chunk.children.iter().any(|child| gone.contains(child)) {
-                chunk.is_removed = true;
-                gone.insert(chunk.id);
+        loop {
+            let before = gone.len();
+            for chunk in self.chunks.iter_mut().filter(|chunk| chunk.author != ChunkAuthor::Person) {
+                let is_of_it = chunk.session.as_ref().is_some_and(|session| self.removed.contains(session));
+                if is_of_it || chunk.children.iter().any(|child| gone.contains(child)) {
+                    chunk.is_removed = true;
+                    gone.insert(chunk.id);
+                }
+            }
+            if gone.len() == before {
+                break;
             }
         }
     }
@@ -629,10 +642,10 @@ impl PastIndex {
 }
 
 /// Of these sessions, those that were removed. One of which nothing is known was not: a past may come without its sessions.
-async fn removed_sessions(
+pub(crate) async fn removed_sessions(
     store: &dyn Graph,
     of: impl Iterator<Item = &SessionId>,
-) -> Result<HashSet<SessionId>, PastError> {
+) -> Result<HashSet<SessionId>, StoreError> {
     let of: Vec<&SessionId> = of.collect();
     let mut removed = HashSet::new();
     if of.is_empty() {

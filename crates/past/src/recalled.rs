@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use quipu_protocol::{Body, Content, Entry, Message, NodeId, UnixMs};
+use quipu_protocol::{Body, Content, Entry, Message, NodeId, SessionId, UnixMs};
 use quipu_store::{Graph, QUESTION_LIMIT, RecallKind, RecallPlace, RecallQuery, StoreError, WordVectors};
 use quipu_store::{decode_nodes, decode_whole};
 use quipu_transcript::DecodedEntry;
@@ -18,7 +18,7 @@ use crate::{PastError, PastScope, TimeRange};
 
 /// Hits that are looked at.
 const HITS: usize = 100;
-/// Chunks whose sources are read to find those of the hits.
+/// Chunks whose sources are read to find those of the hits: of the best ones first.
 const LEAVES: usize = 512;
 /// Nodes that are read at once.
 const PAGE: usize = 512;
@@ -59,12 +59,12 @@ pub(crate) struct LeafTurns {
 }
 
 impl RecalledTurns {
-    /// Asks the index of the store. Nothing is found where it has none.
+    /// Asks the index of the store. Nothing is found where it has none, and nothing of the session `asking`: its words are the question.
     pub(crate) async fn find(
         store: &dyn Graph,
         scope: &PastScope,
         leaves: &[LeafPlace],
-        question: &str,
+        (question, asking): (&str, Option<&SessionId>),
         words: Option<Arc<dyn WordVectors>>,
     ) -> Result<Self, PastError> {
         let Some(index) = store.recall_index() else { return Ok(Self::default()) };
@@ -80,11 +80,14 @@ impl RecalledTurns {
             PastScope::Project(root) => Some(vec![root.clone()]),
             PastScope::All | PastScope::Agent(_) | PastScope::Session(_) => None,
         };
-        let question = question[..question.floor_char_boundary(QUESTION_LIMIT)].to_owned();
+        // Of several questions the newest stands last.
+        let newest = question.ceil_char_boundary(question.len().saturating_sub(QUESTION_LIMIT));
+        let question = question[newest..].to_owned();
         let query = RecallQuery {
             question,
             projects,
             kinds: vec![RecallKind::User, RecallKind::Assistant],
+            asking: asking.cloned(),
             limit: HITS,
             ..RecallQuery::default()
         };
@@ -166,11 +169,12 @@ async fn leaves_of(
     nodes.sort_unstable();
     let read: Vec<_> = store.nodes(&nodes).await?.into_iter().flatten().collect();
     let decoded = decode_whole(store, &read).await?;
-    let times = read.iter().zip(&decoded);
-    let times: Vec<UnixMs> =
-        times.filter_map(|(node, decoded)| time_of(&decoded.entry, node.record.timestamp)).collect();
-    let possible = leaves.iter().filter(|leaf| times.iter().any(|at| leaf.span.contains(*at)));
-    let possible: Vec<LeafPlace> = possible.take(LEAVES).copied().collect();
+    let mut hits = Vec::with_capacity(read.len());
+    for (node, decoded) in read.iter().zip(&decoded) {
+        let score = scores.get(&node.id).copied().unwrap_or(0.0);
+        hits.extend(time_of(&decoded.entry, node.record.timestamp).map(|at| (score, at)));
+    }
+    let possible = leaves_at(leaves, hits);
     let ids: Vec<NodeId> = possible.iter().map(|leaf| leaf.node).collect();
     let mut chunks = read_chunks_by_node(store, scope, &ids).await?;
     let mut found = Vec::new();
@@ -182,6 +186,20 @@ async fn leaves_of(
         }
     }
     Ok(found)
+}
+
+/// The chunks at the time of hits, by time: those of the best hits, where they are many. A hit is its score and its time.
+fn leaves_at(leaves: &[LeafPlace], mut hits: Vec<(f64, UnixMs)>) -> Vec<LeafPlace> {
+    hits.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let mut places = BTreeSet::new();
+    for (_, at) in hits {
+        for (place, _) in leaves.iter().enumerate().filter(|(_, leaf)| leaf.span.contains(at)) {
+            if places.len() < LEAVES {
+                places.insert(place);
+            }
+        }
+    }
+    places.into_iter().filter_map(|place| leaves.get(place)).copied().collect()
 }
 
 struct SaidTurn {
@@ -290,6 +308,18 @@ mod tests {
         let spans = tiles(leaf, &[120, 120, 110, 150]);
         let ends: Vec<(i64, i64)> = spans.iter().map(|span| (span.start, span.end)).collect();
         assert_eq!(ends, [(100, 119), (120, 120), (121, 149), (150, 199)]);
+    }
+
+    #[test]
+    fn leaves_of_the_best_hits_are_looked_at() {
+        let count = LEAVES + 10;
+        let leaf = |at: i64| LeafPlace {
+            node: NodeId([0; 32]),
+            span: TimeRange::new(10 * at, 10 * at + 10).unwrap(),
+        };
+        let leaves: Vec<LeafPlace> = (1..=count as i64).map(leaf).collect();
+        let found = leaves_at(&leaves, (1..=count as i64).map(|at| (at as f64, 10 * at)).collect());
+        assert_eq!(found, leaves[10..]);
     }
 
     #[test]

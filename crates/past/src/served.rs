@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use quipu_protocol::{NodeId, UnixMs};
+use quipu_protocol::{NodeId, SessionId, UnixMs};
 use quipu_store::{Graph, WordVectors};
 use serde::{Deserialize, Serialize};
 
@@ -193,7 +193,8 @@ impl CoverStock {
 
     /// The same with what a search of the store finds for a question among the sources: by words, and by meaning where `words` has
     /// vectors. Covers that are asked for this question are drawn there; with [`CoverDetail::Turns`] down to what was said, for up to
-    /// four fifths of the budget. What is new is indexed before, for half a second at most.
+    /// four fifths of the budget. What is new is indexed before, for half a second at most. Nothing is found of the session `asking`,
+    /// whose words the question is.
     ///
     /// # Errors
     /// What the store says.
@@ -202,11 +203,12 @@ impl CoverStock {
         store: &dyn Graph,
         scope: &PastScope,
         question: &str,
+        asking: Option<&SessionId>,
         words: Option<Arc<dyn WordVectors>>,
         detail: CoverDetail,
     ) -> Result<Self, PastError> {
         let chunks = &self.chunks;
-        let recalled = RecalledTurns::find(store, scope, &chunks.leaves, question, words).await?;
+        let recalled = RecalledTurns::find(store, scope, &chunks.leaves, (question, asking), words).await?;
         let mut relevance = relative(chunks.relevance.scores(question), SUMMARIES);
         let mut turns = HashMap::new();
         let mut forest = None;

@@ -100,7 +100,8 @@ impl Stretch {
 }
 
 /// Summaries of all that a session says from its base to its head, within a budget: coarse where there is little room. `about` draws
-/// the room to what has its words: turns that have the most of them stand there as they were said, between summaries of the others.
+/// the room to what has its words: turns that have the most of them stand there as they were said, between summaries of the others. The node
+/// `asked`, whose words those are, is none of them.
 ///
 /// # Errors
 /// Where a part of it would be in none of them, and where it cannot be read.
@@ -109,7 +110,7 @@ pub async fn cover_session(
     row: &SessionRow,
     budget: u64,
     charge: Charge,
-    about: Option<&str>,
+    (about, asked): (Option<&str>, Option<NodeId>),
 ) -> Result<SessionCover, SessionCoverError> {
     let found = segments_of(store, row, LONG_AFTER).await?;
     if found.untimed > 0 {
@@ -125,13 +126,20 @@ pub async fn cover_session(
     let mut said = Vec::with_capacity(found.segments.len());
     let wanted = about.map(stems);
     for segment in &found.segments {
-        let nodes = sources_of(store, row, segment).await?;
+        let mut nodes = sources_of(store, row, segment).await?;
         let texts: Vec<SourceText> = nodes.iter().map(|(_, _, source)| source.clone()).collect();
         let ids: Vec<u8> = segment.nodes.iter().flat_map(|node| node.0).collect();
         let (summary, told) = told_by(leaf_lines(&texts), &nodes);
         let stretch = Stretch::new(segment.span, WorkId(sha256(&ids)), summary, Vec::new());
         stretches.push(Stretch { told, ..stretch });
         if wanted.is_some() {
+            // Parts of it have only what people and models said.
+            for (_, _, source) in &mut nodes {
+                source.calls = Vec::new();
+                if source.speaker == SourceSpeaker::Tool {
+                    source.text = String::new();
+                }
+            }
             said.push(nodes);
         }
     }
@@ -142,7 +150,7 @@ pub async fn cover_session(
     grow(&mut stretches);
     let root = stretches.len() - 1;
     if let (Some(about), Some(wanted)) = (about, &wanted) {
-        split_at_hits(&mut stretches, &said, about, wanted);
+        split_at_hits(&mut stretches, &said, (about, asked), wanted);
     }
     let lines: Vec<CoverLine> = stretches
         .iter()
@@ -226,12 +234,12 @@ fn told_by(lines: Vec<(String, usize)>, nodes: &[SaidNode]) -> (String, Vec<Node
 fn split_at_hits(
     stretches: &mut Vec<Stretch>,
     said: &[Vec<SaidNode>],
-    about: &str,
+    (about, asked): (&str, Option<NodeId>),
     wanted: &BTreeSet<String>,
 ) {
     let spoken =
         |source: &SourceText| source.speaker != SourceSpeaker::Tool && !source.text.trim().is_empty();
-    let turns = said.iter().flatten().filter(|(_, _, source)| spoken(source));
+    let turns = said.iter().flatten().filter(|(node, _, source)| Some(*node) != asked && spoken(source));
     let mut scores =
         RelevanceIndex::new(turns.map(|(node, _, source)| (*node, source.text.as_str()))).scores(about);
     scores.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));

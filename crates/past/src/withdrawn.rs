@@ -1,11 +1,13 @@
-//! Which nodes of pasts hold chunks that a person took back, or that others stand in the place of: for searches.
+//! Which nodes of pasts hold chunks that a person took back, that others stand in the place of, or that sum up removed sessions: for
+//! searches.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu_protocol::{NodeId, SessionId};
 use quipu_store::{Fut, Graph, RefName, StoreError, Withdrawal, WithdrawnSource, decode_nodes};
 
+use crate::index::removed_sessions;
 use crate::record::StoredRecord;
 use crate::{PAST_SESSION, PastError, PastId, PastIndex, PastScope};
 
@@ -23,6 +25,9 @@ pub struct WithdrawnChunks {
 struct KnownPast {
     head: Option<NodeId>,
     hidden: u64,
+    /// Sessions that leaves are of, and those of them that were removed.
+    sessions: Arc<HashSet<SessionId>>,
+    removed: Arc<HashSet<SessionId>>,
     withdrawn: Arc<HashMap<PastId, Withdrawal>>,
 }
 
@@ -37,7 +42,9 @@ impl WithdrawnChunks {
         let hidden = store.hidden().version();
         // Nothing can break down while it is held.
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&session).cloned();
-        if let Some(known) = known.filter(|known| (known.head, known.hidden) == (head, hidden)) {
+        if let Some(known) = known.filter(|known| (known.head, known.hidden) == (head, hidden))
+            && removed_sessions(store, known.sessions.iter()).await? == *known.removed
+        {
             return Ok(known.withdrawn);
         }
         let index = match PastIndex::read(store, scope).await {
@@ -49,7 +56,7 @@ impl WithdrawnChunks {
         let gone = index.chunks().filter_map(|chunk| {
             let what = if chunk.is_taken_back() {
                 Withdrawal::TakenBack
-            } else if chunk.is_superseded {
+            } else if chunk.is_superseded || chunk.is_removed {
                 Withdrawal::Superseded
             } else {
                 return None;
@@ -61,7 +68,8 @@ impl WithdrawnChunks {
         if all.len() >= KNOWN {
             all.clear();
         }
-        all.insert(session, KnownPast { head, hidden, withdrawn: withdrawn.clone() });
+        let (sessions, removed) = (Arc::new(index.sessions()), Arc::new(index.removed));
+        all.insert(session, KnownPast { head, hidden, sessions, removed, withdrawn: withdrawn.clone() });
         Ok(withdrawn)
     }
 }
@@ -74,6 +82,7 @@ impl WithdrawnSource for WithdrawnChunks {
     ) -> Fut<'a, HashMap<NodeId, Withdrawal>> {
         Box::pin(async move {
             let mut found = HashMap::new();
+            let mut pasts: HashMap<SessionId, Arc<HashMap<PastId, Withdrawal>>> = HashMap::new();
             let of_pasts = nodes.iter().filter(|(_, session)| session.as_str().starts_with(PAST_SESSION));
             let of_pasts: HashMap<NodeId, &SessionId> =
                 of_pasts.map(|(node, session)| (*node, session)).collect();
@@ -85,11 +94,16 @@ impl WithdrawnSource for WithdrawnChunks {
             let decoded = decode_nodes(store, &stored).await?;
             for (node, decoded) in stored.iter().zip(&decoded) {
                 let Some(chunk) = StoredRecord::chunk_of(decoded, None) else { continue };
-                if of_pasts.get(&node.id).is_none_or(|session| **session != chunk.scope.session()) {
+                let session = chunk.scope.session();
+                if of_pasts.get(&node.id).is_none_or(|of| **of != session) {
                     continue;
                 }
-                let withdrawn = self.of_past(store, &chunk.scope).await?;
+                let withdrawn = match pasts.get(&session) {
+                    Some(withdrawn) => Arc::clone(withdrawn),
+                    None => self.of_past(store, &chunk.scope).await?,
+                };
                 found.extend(withdrawn.get(&chunk.id()).map(|what| (node.id, *what)));
+                pasts.insert(session, withdrawn);
             }
             Ok(found)
         })

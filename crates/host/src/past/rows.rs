@@ -86,7 +86,8 @@ pub async fn past_rows(store: &dyn Graph, row: &PastRow) -> Result<Vec<TreeRow>,
             let Some(entry) = index.get(id) else {
                 return Err(Failure::request(format!("the chunk {key} is not there any more")));
             };
-            (entry.children.iter().filter_map(|child| index.get(child)).collect(), Some(entry))
+            let children = entry.children.iter().filter_map(|child| index.get(child));
+            (children.filter(|child| !child.is_removed).collect(), Some(entry))
         }
     };
     let mut rows = Vec::new();

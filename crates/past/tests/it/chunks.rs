@@ -11,7 +11,8 @@ use quipu_past::{
 };
 use quipu_protocol::{AuthorClass, Body, Content, CustomMessage, Entry, Json, Message, NodeId, StepInfo};
 use quipu_store::{
-    HiddenNodes, HiddenSnapshot, HiddenSource, RefMove, RefName, SearchQuery, SqliteStore, Withdrawal,
+    Commit, HiddenNodes, HiddenSnapshot, HiddenSource, RefExpectation, RefMove, RefName, SearchQuery,
+    SqliteStore, Withdrawal,
 };
 use serde_json::{Value, json};
 
@@ -78,6 +79,36 @@ async fn searches_leave_out_chunks_that_are_shown_to_nobody() {
     assert_eq!(found(true).await, [Some(Withdrawal::TakenBack), Some(Withdrawal::Superseded)]);
     set_review_state(&*world.store, &world.scope, leaf, ReviewState::Reviewed, NOW).await.unwrap();
     assert_eq!(found(false).await, [None]);
+}
+
+#[tokio::test]
+async fn searches_leave_out_chunks_of_removed_sessions() {
+    let store = SqliteStore::in_memory().unwrap();
+    store.tell_withdrawn(Arc::new(WithdrawnChunks::default()));
+    let world = World { store: Arc::new(store), scope: PastScope::All };
+    for day in 0..5 {
+        world.say(&format!("s{day}"), &turn(&format!("task{day}"), EPOCH + day * DAY)).await;
+    }
+    world.build().await;
+    let found = async || {
+        let query = SearchQuery { words: "task0".into(), limit: 100, ..SearchQuery::default() };
+        let hits = world.store.search(query).await.unwrap().hits;
+        hits.iter().filter(|hit| hit.role == "custom").count()
+    };
+    let name = RefName::session(&"s0".into());
+    let stood = world.store.head(&name).await.unwrap();
+    let go = async |to| {
+        let mut commit = Commit::default();
+        let expect = RefExpectation::Any;
+        commit.moves.push(RefMove { name: name.clone(), expect, to, fence: None, why: "rm".into() });
+        world.store.commit(commit).await.unwrap();
+    };
+    assert_eq!(found().await, 2);
+    // Nothing is written to the past.
+    go(None).await;
+    assert_eq!(found().await, 0);
+    go(stood).await;
+    assert_eq!(found().await, 2);
 }
 
 #[tokio::test]

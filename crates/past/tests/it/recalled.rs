@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quipu_past::cover::{Charge, Verdict};
 use quipu_past::{CoverDetail, CoverStock, PastIndex, ReviewState, cover_session, set_review_state};
-use quipu_protocol::{Message, UnixMs};
+use quipu_protocol::{Message, SessionId, UnixMs};
 use quipu_store::{SessionQuery, WordVectors};
 
 use crate::support::*;
@@ -46,7 +46,7 @@ async fn stock(world: &World) -> (PastIndex, CoverStock) {
 }
 
 async fn about(world: &World, stock: &CoverStock, question: &str, detail: CoverDetail) -> CoverStock {
-    stock.about(&*world.store, &world.scope, question, None, detail).await.unwrap()
+    stock.about(&*world.store, &world.scope, question, None, None, detail).await.unwrap()
 }
 
 #[tokio::test]
@@ -94,6 +94,21 @@ async fn question_splits_chunks_alone_where_that_is_asked() {
         found.cover.decisions.iter().filter(|one| ids.contains(&one.id)).map(|one| one.level).max()
     };
     assert!(level(3) > level(4), "{:?} {:?}", level(3), level(4));
+}
+
+#[tokio::test]
+async fn question_of_a_session_does_not_find_the_session() {
+    let world = World::new();
+    days(&world).await;
+    let question = "What number opens the heron gate?";
+    // More of them than hits are looked at.
+    let said: Vec<_> = (0..150).map(|nth| asked(question, EPOCH + 9 * DAY + nth * MINUTE)).collect();
+    world.say("asking", &said).await;
+    let (_, stock) = stock(&world).await;
+    let (store, scope, asking) = (&*world.store, &world.scope, SessionId::from("asking"));
+    let stock = stock.about(store, scope, question, Some(&asking), None, CoverDetail::Turns).await.unwrap();
+    let found = stock.cover(1_500, Some(question));
+    assert!(found.text.contains("opens with the number 7411"), "{}", found.text);
 }
 
 #[tokio::test]
@@ -148,7 +163,8 @@ async fn question_in_other_words_is_known_by_meaning() {
     let words: Option<Arc<dyn WordVectors>> = Some(Arc::new(Synonyms));
     let by_words = about(&world, &stock, question, CoverDetail::Turns).await.cover(1_000, Some(question));
     assert!(!by_words.text.contains("automobile"), "{}", by_words.text);
-    let known = stock.about(&*world.store, &world.scope, question, words, CoverDetail::Turns).await.unwrap();
+    let (store, scope) = (&*world.store, &world.scope);
+    let known = stock.about(store, scope, question, None, words, CoverDetail::Turns).await.unwrap();
     let by_meaning = known.cover(1_000, Some(question));
     assert!(by_meaning.text.contains("automobile is parked"), "{}", by_meaning.text);
 }
@@ -159,7 +175,7 @@ async fn cover_of_a_session_has_what_it_is_about_as_it_was_said() {
     days(&world).await;
     let rows = world.store.sessions(SessionQuery::default()).await.unwrap();
     let row = rows.iter().find(|row| row.id.as_str() == "day3").unwrap();
-    let cover = |about: Option<&'static str>| cover_session(&*world.store, row, 2_000, CHARGE, about);
+    let cover = |about: Option<&'static str>| cover_session(&*world.store, row, 2_000, CHARGE, (about, None));
     let blind = cover(None).await.unwrap();
     assert!(!blind.text.contains("7411"), "{}", blind.text);
     let known = cover(Some("What number opens the heron gate?")).await.unwrap();
@@ -171,6 +187,19 @@ async fn cover_of_a_session_has_what_it_is_about_as_it_was_said() {
     assert!(known.cost <= 2_000 && known.nodes == blind.nodes);
     // Words that nothing has change nothing.
     assert_eq!(cover(Some("zebra")).await.unwrap(), blind);
+}
+
+#[tokio::test]
+async fn cover_for_the_newest_request_does_not_find_it() {
+    let world = World::new();
+    days(&world).await;
+    let question = "What number opens the heron gate?";
+    let asked = world.say("day3", &[asked(question, EPOCH + 3 * DAY + 11 * MINUTE)]).await[0];
+    let rows = world.store.sessions(SessionQuery::default()).await.unwrap();
+    let row = rows.iter().find(|row| row.id.as_str() == "day3").unwrap();
+    let about = (Some(question), Some(asked));
+    let cover = cover_session(&*world.store, row, 2_000, CHARGE, about).await.unwrap();
+    assert!(cover.text.contains("opens with the number 7411"), "{}", cover.text);
 }
 
 #[tokio::test]
@@ -187,7 +216,7 @@ async fn cover_of_a_long_session_uses_its_budget() {
     let row = rows.iter().find(|row| row.id.as_str() == "long").unwrap();
     // Coarse where there is no room for more, and all of it used that can be.
     for budget in [1_500, 2_500, 4_000] {
-        let cover = cover_session(&*world.store, row, budget, CHARGE, None).await.unwrap();
+        let cover = cover_session(&*world.store, row, budget, CHARGE, (None, None)).await.unwrap();
         assert!(cover.cost <= budget && cover.cost * 3 >= budget, "{} of {budget}", cover.cost);
         assert!(cover.text.contains("part 0 of the survey"), "{}", cover.text);
     }

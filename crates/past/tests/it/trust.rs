@@ -10,7 +10,7 @@ use quipu_past::{
 use quipu_protocol::{
     AuthorClass, Body, CustomMessage, Entry, Json, Message, NodeId, Origin, Provenance, StepInfo,
 };
-use quipu_store::{RefName, decode_nodes};
+use quipu_store::{Commit, RefExpectation, RefMove, RefName, decode_nodes};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -335,6 +335,32 @@ async fn chunk_of_a_model_is_marked_and_of_what_it_names() {
         let refused = write(draft).await.unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");
     }
+}
+
+#[tokio::test]
+async fn chunks_of_models_about_a_removed_session_are_not_shown() {
+    let world = days(4).await;
+    let nodes = world.say("s9", &turn("task9", EPOCH + 9 * DAY)).await;
+    world.build().await;
+    let write = async |author, summary: &str, children: Vec<PastId>, sources: &[NodeId]| {
+        let (summary, sources) = (summary.to_owned(), sources.to_vec());
+        let draft = ChunkDraft { author, summary, span: None, children, sources, supersedes: Vec::new() };
+        write_chunk(&*world.store, &world.scope, draft, NOW).await.unwrap().id
+    };
+    let agent = DraftAuthor::Agent(AuthorClass::Agent);
+    let told = write(agent, "It did task9.", Vec::new(), &nodes).await;
+    let above = write(agent, "Of task9, too.", vec![told], &[]).await;
+    let own = write(DraftAuthor::Person, "I remember task9.", Vec::new(), &nodes).await;
+    let live = async || {
+        let index = world.index().await;
+        [told, above, own].map(|id| index.get(&id).unwrap().is_live())
+    };
+    assert_eq!(live().await, [true; 3]);
+    let (name, expect) = (RefName::session(&"s9".into()), RefExpectation::Any);
+    let mut commit = Commit::default();
+    commit.moves.push(RefMove { name, expect, to: None, fence: None, why: "rm".into() });
+    world.store.commit(commit).await.unwrap();
+    assert_eq!(live().await, [false, false, true]);
 }
 
 #[tokio::test]
