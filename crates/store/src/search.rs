@@ -129,7 +129,7 @@ pub enum Order {
     /// The last written.
     #[default]
     Newest,
-    /// Of the newest [`RANKED`] hits, those that say most about the words (BM25); equal ones by time.
+    /// Of the newest [`RANKED`] hits, or as many as are asked for, those that say most about the words (BM25); equal ones by time.
     Best,
 }
 
