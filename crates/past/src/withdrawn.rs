@@ -16,6 +16,8 @@ const KNOWN: usize = 16;
 #[derive(Debug, Default)]
 pub struct WithdrawnChunks {
     known: Mutex<HashMap<SessionId, KnownPast>>,
+    /// Each past is read by one at a time: the others wait for what it finds.
+    reading: Mutex<HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 /// What is withdrawn of a past that stands at a head, while so much was forgotten.
@@ -66,6 +68,17 @@ impl WithdrawnChunks {
     }
 }
 
+impl WithdrawnChunks {
+    fn reading(&self, scope: &PastScope) -> Arc<tokio::sync::Mutex<()>> {
+        // As above.
+        let mut all = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= KNOWN {
+            all.retain(|_, reading| Arc::strong_count(reading) > 1);
+        }
+        all.entry(scope.session()).or_default().clone()
+    }
+}
+
 impl WithdrawnSource for WithdrawnChunks {
     fn withdrawn<'a>(
         &'a self,
@@ -88,7 +101,10 @@ impl WithdrawnSource for WithdrawnChunks {
                 if of_pasts.get(&node.id).is_none_or(|session| **session != chunk.scope.session()) {
                     continue;
                 }
+                let reading = self.reading(&chunk.scope);
+                let reading = reading.lock().await;
                 let withdrawn = self.of_past(store, &chunk.scope).await?;
+                drop(reading);
                 found.extend(withdrawn.get(&chunk.id()).map(|what| (node.id, *what)));
             }
             Ok(found)
