@@ -87,7 +87,7 @@ pub(super) struct RefreshState {
     then: AfterRefresh,
     /// What is being recorded.
     prefix: Option<Prefix>,
-    /// Something that is being recorded was forgotten meanwhile: they are asked again before the call.
+    /// Something was forgotten meanwhile that they may have given: they are asked again before the call.
     is_outdated: bool,
 }
 
@@ -141,7 +141,7 @@ impl Machine {
         if refreshing.prefix.is_some() {
             return;
         }
-        let then = refreshing.then;
+        let (then, is_outdated) = (refreshing.then, refreshing.is_outdated);
         let Some(refreshed) = result.filter(|_| !*aborting) else {
             // They are asked again in the next run. Where asking failed, what there is holds.
             let reasons = if *aborting { std::mem::take(&mut refreshing.reasons) } else { Vec::new() };
@@ -153,6 +153,10 @@ impl Machine {
         let epoch = Epoch { system: prompt, context, tools: tools.to_vec(), tool_sources, ..now.clone() };
         if epoch == *now {
             self.out.push(Effect::UseSources);
+            // What they gave may be from before something of it was forgotten.
+            if is_outdated && self.refresh_before_call(then) {
+                return;
+            }
             return self.after_refresh(then);
         }
         let draft = Draft { blobs, ..Draft::new(Entry::Epoch(epoch.clone())) };
@@ -179,9 +183,7 @@ impl Machine {
     pub(super) fn prompt_forgotten(&mut self) {
         self.refresh_at(EpochReason::Source);
         match self.run.as_mut().map(|run| (&mut run.phase, &mut run.is_outdated)) {
-            Some((Phase::Refreshing(refreshing), _)) => {
-                refreshing.is_outdated |= refreshing.prefix.is_some();
-            }
+            Some((Phase::Refreshing(refreshing), _)) => refreshing.is_outdated = true,
             Some((Phase::Calling { .. }, is_outdated)) => *is_outdated = true,
             _ => {}
         }

@@ -18,6 +18,8 @@ const KNOWN: usize = 16;
 #[derive(Debug, Default)]
 pub struct WithdrawnChunks {
     known: Mutex<HashMap<SessionId, KnownPast>>,
+    /// Each past is read by one at a time: the others wait for what it finds.
+    reading: Mutex<HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 /// What is withdrawn of a past that stands at a head, while so much was forgotten.
@@ -74,6 +76,17 @@ impl WithdrawnChunks {
     }
 }
 
+impl WithdrawnChunks {
+    fn reading(&self, scope: &PastScope) -> Arc<tokio::sync::Mutex<()>> {
+        // As above.
+        let mut all = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= KNOWN {
+            all.retain(|_, reading| Arc::strong_count(reading) > 1);
+        }
+        all.entry(scope.session()).or_default().clone()
+    }
+}
+
 impl WithdrawnSource for WithdrawnChunks {
     fn withdrawn<'a>(
         &'a self,
@@ -100,7 +113,11 @@ impl WithdrawnSource for WithdrawnChunks {
                 }
                 let withdrawn = match pasts.get(&session) {
                     Some(withdrawn) => Arc::clone(withdrawn),
-                    None => self.of_past(store, &chunk.scope).await?,
+                    None => {
+                        let reading = self.reading(&chunk.scope);
+                        let _reading = reading.lock().await;
+                        self.of_past(store, &chunk.scope).await?
+                    }
                 };
                 found.extend(withdrawn.get(&chunk.id()).map(|what| (node.id, *what)));
                 pasts.insert(session, withdrawn);

@@ -129,7 +129,7 @@ pub enum Order {
     /// The last written.
     #[default]
     Newest,
-    /// Of the newest [`RANKED`] hits, those that say most about the words (BM25); equal ones by time.
+    /// Of the newest [`RANKED`] hits, or as many as are asked for, those that say most about the words (BM25); equal ones by time.
     Best,
 }
 
@@ -141,7 +141,7 @@ pub struct SearchHits {
     /// Nodes that are not in the indexes yet: the newest, which were not searched.
     pub behind: IndexBacklog,
     /// Whether the search stopped before it examined everything, which only common words under narrow conditions
-    /// can cause: older hits may be missing.
+    /// can cause, or thousands of hits that are shown to nobody: older hits may be missing.
     pub cut: bool,
     /// The words, when they were not looked for as parts of others: none has [`SHORTEST_SUBSTRING`] characters.
     pub too_short: Vec<String>,

@@ -8,7 +8,7 @@ use quipu_protocol::{Compaction, CompactionSummaryMessage, Entry, Json, Message,
 use serde::{Deserialize, Serialize};
 
 use crate::DecodedEntry;
-use crate::compact::{TouchedFiles, carried_text, summary_of_note};
+use crate::compact::{BETWEEN, TouchedFiles, carried_text, place_of_words, summary_of_note};
 use crate::forgotten::{FORGOTTEN, forgotten_compaction};
 
 /// Under which name the details of a compaction keep them.
@@ -58,7 +58,8 @@ fn sum(text: &str) -> String {
 }
 
 /// The details of a compaction: files, and which parts of its summary repeat which nodes. `parts` stand in it in this order; where one
-/// does not, as it was changed on the way, all of the summary counts for it. Of the `words` of the user, those count that were carried.
+/// does not, as it was changed on the way, all of the summary counts for it. Of the `words` of the user, those count that were carried:
+/// the last of them. Where one does not stand behind the others, all that is left of the words counts for it and those before it.
 #[must_use]
 pub fn told_details(
     files: &TouchedFiles,
@@ -78,13 +79,7 @@ pub fn told_details(
             None => lost.extend(nodes),
         }
     }
-    let mut from = summary_of_note(summary).len();
-    for ToldPart { text, nodes } in words {
-        if let Some(place) = find(summary, from, &text) {
-            from = place.end;
-            told.push(ToldPlace::new(summary, place, nodes));
-        }
-    }
+    told.extend(places_of_words(summary, words));
     if !lost.is_empty() {
         told.push(ToldPlace::new(summary, 0..summary.len(), lost));
     }
@@ -95,6 +90,38 @@ pub fn told_details(
 fn find(summary: &str, from: usize, text: &str) -> Option<Range<usize>> {
     let start = from + summary.get(from..)?.find(text)?;
     Some(start..start + text.len()).filter(|range| !range.is_empty())
+}
+
+fn places_of_words(summary: &str, mut words: Vec<ToldPart>) -> Vec<ToldPlace> {
+    let place = words.last().and_then(|last| place_of_words(summary, &last.text));
+    let Some(Range { start, mut end }) = place else { return Vec::new() };
+    let mut places = Vec::new();
+    while let Some(ToldPart { text, nodes }) = words.pop().filter(|_| start < end) {
+        let at = summary.get(start..end).and_then(|left| place_of_last(left, &text));
+        let Some(at) = at.map(|at| start + at) else {
+            let nodes = words.into_iter().flat_map(|part| part.nodes).chain(nodes).collect();
+            places.push(ToldPlace::new(summary, start..end, nodes));
+            break;
+        };
+        places.push(ToldPlace::new(summary, at..at + text.len(), nodes));
+        end = at.saturating_sub(BETWEEN.len());
+    }
+    places.reverse();
+    places
+}
+
+/// Where a message begins that is the last of these; behind it nothing but forgotten ones may stand.
+fn place_of_last(mut words: &str, text: &str) -> Option<usize> {
+    if text.is_empty() {
+        return None;
+    }
+    loop {
+        let before = words.strip_suffix(text);
+        if let Some(before) = before.filter(|before| before.is_empty() || before.ends_with(BETWEEN)) {
+            return Some(before.len());
+        }
+        words = words.strip_suffix(FORGOTTEN)?.strip_suffix(BETWEEN)?;
+    }
 }
 
 fn details_of(compaction: &Compaction) -> Option<ToldDetails> {
@@ -115,11 +142,15 @@ pub fn told_words(compaction: &Compaction, most: usize) -> Vec<ToldPart> {
     let told = details_of(compaction).map_or_else(Vec::new, |details| details.told);
     let words = summary_of_note(&compaction.summary).len();
     let of_words = told.into_iter().filter(|place| place.start >= words);
-    let part = |place: ToldPlace| {
-        let text = place.text(&compaction.summary)?.to_owned();
-        Some(ToldPart { text: carried_text(text, most), nodes: place.nodes })
+    let parts = |place: ToldPlace| {
+        // What stands elsewhere now may be anywhere.
+        let text = place.text(&compaction.summary).unwrap_or_default();
+        // A note takes each piece for a message.
+        let part =
+            |text: &str| ToldPart { text: carried_text(text.to_owned(), most), nodes: place.nodes.clone() };
+        text.split(BETWEEN).map(part).collect::<Vec<_>>()
     };
-    of_words.filter_map(part).collect()
+    of_words.flat_map(parts).collect()
 }
 
 /// A compaction without the parts of its summary that repeat what is forgotten; `None` where none does. Where nobody knows any more
@@ -157,10 +188,13 @@ pub fn forget_told(compaction: &Compaction, is_forgotten: impl Fn(&NodeId) -> bo
         let before = joined.iter().take_while(|range| range.end <= at);
         before.fold(at, |at, range| at + FORGOTTEN.len() - range.len())
     };
-    let told = left.into_iter().filter_map(|place| {
+    let told = left.into_iter().map(|place| {
+        if place.text(summary).is_none() {
+            return place;
+        }
         let cut = joined.iter().any(|range| place.start < range.end && range.start < place.end);
         let range = if cut { 0..text.len() } else { moved(place.start)..moved(place.end) };
-        place.text(summary).map(|_| ToldPlace::new(&text, range, place.nodes.clone())).or(Some(place))
+        ToldPlace::new(&text, range, place.nodes)
     });
     let details = Json::of(&ToldDetails { rest, told: told.collect() }).ok();
     Some(Compaction { summary: text, details, ..compaction.clone() })
@@ -211,7 +245,7 @@ mod tests {
         let summary = compaction_note("Head.\n\n[1] a wombat\n[2] a fox", None, &said, &files, 8_000);
         let part = |text: &str, nth| ToldPart { text: text.into(), nodes: vec![node(nth)] };
         let parts = vec![part("[1] a wombat", 1), part("[2] a fox", 2)];
-        let words = vec![part("the vole", 3), part("the owl", 4), part("was left out", 5)];
+        let words = vec![part("was left out", 5), part("the vole", 3), part("the owl", 4)];
         let details = told_details(&files, &summary, parts, words);
         Compaction { summary, details, ..Compaction::default() }
     }
@@ -243,5 +277,73 @@ mod tests {
         let details = told_details(&TouchedFiles::default(), "a text", vec![part], Vec::new());
         let compaction = Compaction { summary: "a text".into(), details, ..Compaction::default() };
         assert_eq!(forget_told(&compaction, |told| *told == node(1)).unwrap().summary, FORGOTTEN);
+    }
+
+    /// What is left of a compaction of these messages, one node each, when one is forgotten; what has no place fails.
+    fn without(said: &[&str], most: usize, forgotten: u8) -> String {
+        let messages: Vec<_> = said.iter().map(|text| Arc::new(Message::user(*text, 1))).collect();
+        let files = TouchedFiles::default();
+        let summary = compaction_note("Head.", None, &messages, &files, most);
+        let summary = format!("{summary}\n\n<plan>\ncontinue\n</plan>");
+        let part = |(nth, text): (u8, &&str)| ToldPart { text: (*text).into(), nodes: vec![node(nth)] };
+        let details = told_details(&files, &summary, Vec::new(), (1..).zip(said).map(part).collect());
+        let compaction = Compaction { summary, details, ..Compaction::default() };
+        forget_told(&compaction, |told| *told == node(forgotten)).unwrap().summary
+    }
+
+    #[test]
+    fn words_behind_dropped_ones_keep_their_places() {
+        let said = ["continue", "one thing that is a secret", "another, and continue then", "last"];
+        let left = without(&said, 60, 2);
+        assert!(left.contains("(1 earlier") && !left.contains("secret"), "{left}");
+        assert!(left.contains("another, and continue then\n---\nlast"), "{left}");
+        let left = without(&said, 60, 3);
+        assert!(left.contains("secret") && !left.contains("another"), "{left}");
+        // One that is a line between two itself.
+        let left = without(&["first", "a\n---\nlast", "last"], 8_000, 2);
+        assert!(left.contains(&format!("first\n---\n{FORGOTTEN}\n---\nlast\n")), "{left}");
+    }
+
+    #[test]
+    fn words_of_which_a_piece_was_dropped_are_forgotten() {
+        let files = TouchedFiles::default();
+        let said = [Arc::new(Message::user("the first piece\n---\nthe secret", 1))];
+        let part = |text: &str, nth| ToldPart { text: text.into(), nodes: vec![node(nth)] };
+        let summary = compaction_note("Head.", None, &said, &files, 8_000);
+        let words = vec![part("the first piece\n---\nthe secret", 1)];
+        let details = told_details(&files, &summary, Vec::new(), words);
+        let before = Compaction { summary, details, ..Compaction::default() };
+        // The next note takes it for two messages, and has no room for the first.
+        let words = crate::compact::words_of_note(&before.summary);
+        let said = [Arc::new(Message::user("and the last", 2))];
+        let summary = compaction_note("Head.", words, &said, &files, 24);
+        assert!(summary.contains("the secret") && !summary.contains("piece"), "{summary}");
+        let mut words = told_words(&before, 24);
+        words.push(part("and the last", 2));
+        let details = told_details(&files, &summary, Vec::new(), words);
+        let next = Compaction { summary, details, ..Compaction::default() };
+        let left = forget_told(&next, |told| *told == node(1)).unwrap().summary;
+        assert!(!left.contains("secret") && left.contains("and the last"), "{left}");
+        // Where words are not as they were said, all before them count.
+        let changed = next.summary.replace("the secret", "a secret");
+        let words = vec![part("the secret", 1), part("and the last", 2)];
+        let details = told_details(&files, &changed, Vec::new(), words);
+        let next = Compaction { summary: changed, details, ..Compaction::default() };
+        let left = forget_told(&next, |told| *told == node(1)).unwrap().summary;
+        assert!(!left.contains("secret") && left.contains("and the last"), "{left}");
+    }
+
+    #[test]
+    fn places_outside_of_the_summary_change_nothing() {
+        let whole = compaction();
+        let mut details: ToldDetails = whole.details.as_ref().unwrap().read().unwrap();
+        for (start, end) in [(usize::MAX, usize::MAX), (0, usize::MAX), (9, 3), (usize::MAX - 1, usize::MAX)]
+        {
+            details.told.push(ToldPlace { start, end, sum: sum(""), nodes: vec![node(9)] });
+        }
+        let hostile = Compaction { details: Json::of(&details).ok(), ..whole.clone() };
+        let left = forget_told(&hostile, |told| *told == node(1)).unwrap();
+        assert_eq!(left.summary, whole.summary.replace("[1] a wombat", FORGOTTEN));
+        assert_eq!(forget_told(&hostile, |told| *told == node(9)).unwrap().summary, FORGOTTEN);
     }
 }

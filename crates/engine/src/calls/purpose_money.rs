@@ -1,6 +1,8 @@
 //! The amount that calls of a purpose may cost in a day: reserved before each is sent, so that all processes together stay within it.
 
-use quipu_protocol::{Limit, Outcome};
+use std::time::Duration;
+
+use quipu_protocol::{Limit, Outcome, UnixMs};
 use quipu_store::{Reservation, ReserveId, ReserveRequest, UsageGrouping, UsageQuery};
 use tokio::time::Instant;
 
@@ -23,14 +25,23 @@ impl Caller {
         let id = locked(&purse.held).purpose.get_or_insert_with(fresh).clone();
         let began = Instant::now();
         let mut is_notified = false;
-        let mut known = self.spent_for(purpose).await?;
         loop {
             let now = self.clock.now();
+            let today = self.clock.day_of(now);
             let changed = store.changed();
             let settles = began.elapsed() >= purse.wait;
+            let rest = purse.wait.saturating_sub(began.elapsed()).min(LOOK);
+            let known = match self.spent_for(purpose, today).await? {
+                Ok(known) => known,
+                Err(behind) if settles => return Err(uncounted(behind)),
+                Err(_) => {
+                    pause(order, rest, changed).await?;
+                    continue;
+                }
+            };
             let ask = ReserveRequest {
                 id: id.clone(),
-                since: self.clock.day_of(now),
+                since: today,
                 now,
                 expires: after(now, TTL),
                 limit: floor_nano(budget),
@@ -41,10 +52,14 @@ impl Caller {
             };
             let reserved = store.reserve(ask.clone()).await.map_err(|error| unread(&error))?;
             // What ended meanwhile is reserved no more, and was not known to be spent.
-            let spent_now = self.spent_for(purpose).await?;
-            if spent_now > known {
-                known = spent_now;
-                continue;
+            match self.spent_for(purpose, today).await? {
+                Ok(spent_now) if spent_now > known => continue,
+                Ok(_) => {}
+                Err(behind) if settles => return Err(uncounted(behind)),
+                Err(_) => {
+                    pause(order, rest, changed).await?;
+                    continue;
+                }
             }
             let Reservation { granted, spent, others } = reserved;
             if let Some(granted) = granted {
@@ -62,28 +77,34 @@ impl Caller {
                 );
                 self.tell(order, text).await;
             }
-            let rest = purse.wait.saturating_sub(began.elapsed()).min(LOOK);
-            tokio::select! {
-                biased;
-                () = order.cancel.cancelled() => return Err(Outcome::Aborted),
-                // A store that is closed says so with the next question.
-                _ = tokio::time::timeout(rest, changed) => {}
-            }
+            pause(order, rest, changed).await?;
         }
     }
 
-    /// What calls of a purpose cost today, as nodes tell.
-    async fn spent_for(&self, purpose: &str) -> Result<i64, Outcome> {
-        let today = self.clock.day_of(self.clock.now());
-        let query = UsageQuery { by: UsageGrouping::Purpose, since: Some(today), until: None };
+    /// What calls of a purpose cost since then, as nodes tell; or how many of these are not counted yet.
+    async fn spent_for(&self, purpose: &str, since: UnixMs) -> Result<Result<i64, u64>, Outcome> {
+        let query = UsageQuery { by: UsageGrouping::Purpose, since: Some(since), until: None };
         let known = self.money_store().usage(query).await.map_err(|error| unread(&error))?;
         if known.behind > 0 {
-            let behind = known.behind;
-            return Err(Outcome::StoreFailed(format!(
-                "the cost of the newest {behind} nodes is not counted yet, so nothing was sent"
-            )));
+            return Ok(Err(known.behind));
         }
         let spent = known.found.iter().filter(|sum| sum.key == purpose).map(|sum| sum.cost).sum();
-        Ok(nano(spent))
+        Ok(Ok(nano(spent)))
+    }
+}
+
+fn uncounted(behind: u64) -> Outcome {
+    Outcome::StoreFailed(format!(
+        "the cost of the newest {behind} nodes is not counted yet, so nothing was sent"
+    ))
+}
+
+/// Waits until something changes, at most so long.
+async fn pause(order: &CallJob, rest: Duration, changed: impl Future) -> Result<(), Outcome> {
+    tokio::select! {
+        biased;
+        () = order.cancel.cancelled() => Err(Outcome::Aborted),
+        // A store that is closed says so with the next question.
+        _ = tokio::time::timeout(rest, changed) => Ok(()),
     }
 }

@@ -83,6 +83,7 @@ impl Task {
     fn take_out_forgotten(&mut self) {
         let hidden = self.caller.store.hidden();
         if hidden.is_empty() {
+            self.forgotten.hidden = hidden;
             return;
         }
         let (version, head) = (hidden.version(), self.machine.head());
@@ -95,15 +96,21 @@ impl Task {
         let says = |text: &str, told: &[NodeId]| {
             text.lines().any(|line| hidden.hides_line(line)) || told.iter().any(|node| hidden.hides(node))
         };
+        // What sources give although it was forgotten long ago outdates nothing again.
+        let before = std::mem::replace(&mut self.forgotten.hidden, hidden.clone());
+        let says_now = |line: &str| hidden.hides_line(line) && !before.hides_line(line);
+        let goes_now = |node: &&NodeId| hidden.hides(node) && !before.hides(node);
+        let told = self.machine.opening_nodes().iter().filter(goes_now);
+        let told: Vec<NodeId> = if is_new { told.copied().collect() } else { Vec::new() };
         let is_said = pending.is_some_and(|(text, told)| says(text, told))
-            || (is_new && says(self.machine.system_text(), self.machine.opening_nodes()));
+            || !told.is_empty()
+            || (is_new && self.machine.system_text().lines().any(says_now));
         (self.forgotten.version, self.forgotten.head) = (version, head);
         let all = self.machine.nodes();
         let looked_at = if is_new { all } else { &all[all.len().saturating_sub(NEWEST)..] };
         let left = self.machine.left_nodes();
-        let told: &[NodeId] = if is_new { self.machine.opening_nodes() } else { &[] };
         let summed = self.machine.summed_nodes();
-        let all = looked_at.iter().chain(left).chain(told).chain(&summed);
+        let all = looked_at.iter().chain(left).chain(&told).chain(&summed);
         let nodes: Vec<NodeId> = all.filter(|node| hidden.hides(node)).copied().collect();
         if !nodes.is_empty() {
             self.give(MachineInput::Forgotten(nodes));

@@ -10,6 +10,7 @@ use quipu_protocol::{
     Ack, Answer, Ask, AskId, Command, Envelope, Event, NodeId, Notice, Refusal, RunId, Setting, Snapshot,
 };
 use quipu_providers::CallEvent;
+use quipu_store::HiddenSnapshot;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -48,6 +49,8 @@ pub(super) struct Shell {
 #[derive(Default)]
 pub(super) struct ForgottenMark {
     pub(super) version: u64,
+    /// What was hidden then.
+    pub(super) hidden: HiddenSnapshot,
     pub(super) head: Option<NodeId>,
     /// How often it was looked at.
     pub(super) looks: watch::Sender<u64>,

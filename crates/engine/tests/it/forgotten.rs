@@ -235,6 +235,26 @@ async fn forgotten_lines_leave_the_prompts_of_open_sessions() {
     live.finish().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answer_stands_where_its_prompt_is_as_it_was() {
+    let (world, list) = world([say("Well.")]);
+    let mut options = world.options();
+    options.system = Some("You are tested.\nthe wombat".into());
+    let live = world.create_with(options).await;
+    list.forget_line("the wombat");
+    assert_eq!(live.run("Hello.").await, Outcome::Done);
+    let gate = Gate::new();
+    world.fake.push([Reply { before: Some(gate.clone()), ..say("Fine.") }]);
+    let (outcome, ()) = tokio::join!(live.run("And on?"), async {
+        gate.reached().await;
+        list.forget_line("the vole");
+        gate.open();
+    });
+    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(world.fake.bodies().len(), 2, "one for each prompt");
+    live.finish().await;
+}
+
 /// A session whose first prompt has the word, and where it stood behind the answer.
 async fn with_a_past(world: &World) -> (LiveSession, NodeId) {
     let live = world.create_with(options(world, 4_000)).await;

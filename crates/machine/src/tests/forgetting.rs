@@ -79,3 +79,24 @@ fn summary_that_is_being_stored_is_kept_and_said() {
     assert_eq!(world.summaries.0, before + 1, "it is not made again");
     world.laws.finish().unwrap();
 }
+
+#[test]
+fn sources_are_asked_again_where_their_answer_is_outdated() {
+    let mut world = World::of(with_sources(start()));
+    world.command(Command::Prompt { input: "go".into(), when: QueueMode::Now });
+    world.finish();
+    world.finishing = false;
+    world.command(Command::Prompt { input: "and on".into(), when: QueueMode::Now });
+    while world.refresh.is_none() {
+        assert!(!world.commits.is_empty());
+        world.commit(255);
+    }
+    world.machine.on(1_000, MachineInput::PromptForgotten);
+    // They give what they gave before.
+    world.refresh(1);
+    assert!(world.refresh.is_some() && world.call.is_none());
+    world.refresh(1);
+    assert!(world.refresh.is_none());
+    world.finish();
+    world.laws.finish().unwrap();
+}

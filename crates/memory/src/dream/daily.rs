@@ -5,7 +5,9 @@ use super::own::{MARK, is_dream_output};
 /// Lines of a piece at most.
 const LINES: usize = 4;
 /// Characters of a piece.
-const CHARACTERS: std::ops::RangeInclusive<usize> = 8..=280;
+const CHARACTERS: std::ops::RangeInclusive<usize> = 8..=LONGEST;
+/// Characters of a piece at most; of a longer one the end is cut off.
+pub(super) const LONGEST: usize = 280;
 /// Headings that say nothing about what stands below them.
 const GENERIC: [&str; 9] =
     ["notes", "log", "daily notes", "today", "misc", "summary", "todo", "memory", "entries"];

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use quipu_protocol::NodeId;
 use quipu_store::{Promotion, PromotionSource, SignalEntry, SignalPlace};
 
-use super::daily::piece_at;
+use super::daily::{LONGEST, piece_at};
 use super::gates::{Gate, class_gate};
 use super::live::{bare, find_live};
 use super::own::is_dream_output;
@@ -43,9 +43,61 @@ impl LiveFiles {
     }
 }
 
+/// Lines that are joined to compare them, at most.
+const JOINED: usize = 16;
+
 /// What lines of dreams were made of, and what a dream has chosen, by file.
 #[derive(Default)]
-pub(super) struct PromotedTexts(HashMap<String, Vec<String>>);
+pub(super) struct PromotedTexts(HashMap<String, Vec<PromotedText>>);
+
+/// The words of such a text, and where its items and sentences begin and end in them.
+#[derive(Default)]
+struct PromotedText {
+    words: String,
+    begins: Vec<usize>,
+    ends: Vec<usize>,
+    /// Where what stands below the heading begins.
+    body: usize,
+    /// Whether its end was cut off.
+    is_cut: bool,
+}
+
+impl PromotedText {
+    fn of(text: &str) -> Self {
+        let mut promoted = Self { is_cut: text.chars().count() + 1 >= LONGEST, ..Self::default() };
+        let (heading, body) = text.split_once(": ").unwrap_or(("", text));
+        promoted.add(heading);
+        promoted.body = if promoted.words.is_empty() { 0 } else { promoted.words.len() + 1 };
+        body.split("; ").flat_map(|item| item.split(". ")).for_each(|part| promoted.add(part));
+        promoted
+    }
+
+    fn add(&mut self, part: &str) {
+        let words = bare(part);
+        if words.is_empty() {
+            return;
+        }
+        if !self.words.is_empty() {
+            self.words.push(' ');
+        }
+        self.begins.push(self.words.len());
+        self.words.push_str(&words);
+        self.ends.push(self.words.len());
+    }
+
+    /// Whether it has lines of these words as a whole; without the last of them they are only so long.
+    fn has(&self, lines: &str, without_last: usize) -> bool {
+        let is_at = |begin: &usize| {
+            let stands = self.words.get(*begin..).is_some_and(|words| words.starts_with(lines));
+            stands && self.ends.contains(&(begin + lines.len()))
+        };
+        let is_rest = |begin: usize| {
+            let rest = self.words.get(begin..).filter(|rest| !rest.is_empty());
+            rest.is_some_and(|rest| lines.starts_with(rest) && without_last < rest.len())
+        };
+        self.begins.iter().any(is_at) || (self.is_cut && (is_rest(0) || is_rest(self.body)))
+    }
+}
 
 impl PromotedTexts {
     pub(super) fn of(promotions: &[Promotion]) -> Self {
@@ -58,18 +110,37 @@ impl PromotedTexts {
 
     pub(super) fn add(&mut self, source: &PromotionSource) {
         if let SignalPlace::Lines { path, .. } = &source.place {
-            self.0.entry(path.clone()).or_default().push(format!(" {} ", bare(&source.text)));
+            self.0.entry(path.clone()).or_default().push(PromotedText::of(&source.text));
         }
     }
 
-    fn have(&self, path: &str, line: &str) -> bool {
-        let words = bare(line);
+    /// The stretches of lines of a file that are new, by their first and last ones.
+    fn new_lines(&self, path: &str, lines: &[(u32, &str)]) -> Vec<(u32, u32)> {
         let texts = self.0.get(path).map(Vec::as_slice).unwrap_or_default();
-        words.is_empty() || texts.iter().any(|text| text.contains(&format!(" {words} ")))
+        let said = lines.iter().filter(|(_, line)| !line.trim_start().starts_with('#'));
+        let said = said.map(|(number, line)| (*number, bare(line))).filter(|(_, words)| !words.is_empty());
+        let said: Vec<(u32, String)> = said.collect();
+        let mut are_new = vec![true; said.len()];
+        for first in 0..said.len() {
+            let mut joined = String::new();
+            for (last, (_, words)) in said.iter().enumerate().skip(first).take(JOINED) {
+                let before = joined.len();
+                if !joined.is_empty() {
+                    joined.push(' ');
+                }
+                joined.push_str(words);
+                if texts.iter().any(|text| text.has(&joined, before)) {
+                    are_new[first..=last].fill(false);
+                }
+            }
+        }
+        let stretches = said.iter().zip(&are_new).collect::<Vec<_>>();
+        let stretches = stretches.chunk_by(|a, b| a.1 == b.1).filter(|lines| *lines[0].1);
+        stretches.map(|lines| (lines[0].0.0, lines[lines.len() - 1].0.0)).collect()
     }
 }
 
-/// A record without the lines at its ends that were promoted or chosen as part of another one: notes grow, and the pieces
+/// Of a record the first lines that were not promoted or chosen as part of another one: notes grow, and the pieces
 /// that searches find grow with them. `None` where no line is left.
 pub(super) async fn unpromoted<'a>(
     host: &dyn DreamHost,
@@ -84,19 +155,18 @@ pub(super) async fn unpromoted<'a>(
     }
     let Some((text, _)) = files.get(host, path).await? else { return whole };
     let Some((piece, _)) = find_live(text, *first, *last, &entry.text) else { return whole };
-    let is_new = |(_, line): &(u32, &str)| !promoted.have(path, line);
     let within = |(number, _): &(u32, &str)| (piece.first..=piece.last).contains(number);
-    let new: Vec<u32> =
-        (1..).zip(text.lines()).filter(within).filter(is_new).map(|(number, _)| number).collect();
-    let (Some(first), Some(last)) = (new.first().copied(), new.last().copied()) else { return Ok(None) };
-    if (first, last) == (piece.first, piece.last) {
-        return whole;
+    let lines: Vec<(u32, &str)> = (1..).zip(text.lines()).filter(within).collect();
+    for (first, last) in promoted.new_lines(path, &lines) {
+        if (first, last) == (piece.first, piece.last) {
+            return whole;
+        }
+        if let Some((rest, _)) = piece_at(text, first, last) {
+            let place = place_of_piece(path, &rest);
+            return Ok(Some(Cow::Owned(SignalEntry { place, text: rest.text, ..entry.clone() })));
+        }
     }
-    let rest = piece_at(text, first, last);
-    Ok(rest.map(|(rest, _)| {
-        let place = place_of_piece(path, &rest);
-        Cow::Owned(SignalEntry { place, text: rest.text, ..entry.clone() })
-    }))
+    Ok(None)
 }
 
 /// The text of a record as it is now.
@@ -178,4 +248,50 @@ pub(super) async fn choose(
         signals: named,
     };
     Ok(Ok(ChosenText { text, place: place_words(&place), source, nodes }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(promoted: &[&str], lines: &[&str], expected: &[(u32, u32)]) {
+        let texts = promoted.iter().map(|text| PromotedText::of(text)).collect();
+        let texts = PromotedTexts(HashMap::from([("a.md".to_owned(), texts)]));
+        let lines: Vec<(u32, &str)> = (1..).zip(lines.iter().copied()).collect();
+        assert_eq!(texts.new_lines("a.md", &lines), expected, "{promoted:?} {lines:?}");
+        assert!(lines.is_empty() || !texts.new_lines("b.md", &lines).is_empty());
+    }
+
+    #[test]
+    fn lines_are_promoted_as_whole_items_alone() {
+        check(&["Do not use tabs in Makefiles"], &["- Use tabs in Makefiles"], &[(1, 1)]);
+        check(
+            &["Style: Do not use tabs; Be kind"],
+            &["- Use tabs", "- be kind", "- Do not use tabs."],
+            &[(1, 1)],
+        );
+        check(&["Style: Be kind"], &["- Be kind"], &[]);
+        // An item may have such a mark itself, and prose is joined by spaces.
+        check(&["Red; or blue; Green"], &["- Red; or blue", "- Green"], &[]);
+        check(
+            &["Deploys: The server is red and lives in Oslo"],
+            &["The server is red", "and lives in Oslo", "It is old."],
+            &[(3, 3)],
+        );
+        check(&["One is so. Two is not. Three is"], &["Two is not."], &[]);
+    }
+
+    #[test]
+    fn lines_between_promoted_ones_are_no_part_of_the_new() {
+        let lines = ["- new one", "", "- new two", "- known", "- new three"];
+        check(&["known"], &lines, &[(1, 3), (5, 5)]);
+        check(&["known", "new one; new two"], &lines, &[(5, 5)]);
+    }
+
+    #[test]
+    fn lines_of_a_text_that_was_cut_are_known() {
+        let long = "word ".repeat(70);
+        let cut: String = format!("Heading: first; {long}").chars().take(LONGEST).collect();
+        check(&[&cut], &["- first", &long, "- next"], &[(3, 3)]);
+    }
 }

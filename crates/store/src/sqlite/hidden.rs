@@ -1,6 +1,6 @@
 //! Searches and lists without what is hidden.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use quipu_protocol::{NodeId, SessionId};
@@ -8,9 +8,19 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::{QUERY_LIMIT, SEARCH_PATIENCE, SqliteStore, forest, lists, search};
 use crate::{
-    HiddenSnapshot, HiddenSource, Hit, Label, SearchHits, SearchQuery, SessionQuery, SessionRow, StoreError,
-    WithdrawnSource,
+    HiddenSnapshot, HiddenSource, Hit, Label, Order, SearchHits, SearchQuery, SessionQuery, SessionRow,
+    StoreError, WithdrawnSource,
 };
+
+/// With how many times the room a search is made again whose hits were not all to be shown.
+const MORE_ROOM: usize = 8;
+/// With room for so many hits, it is not.
+const ROOM: usize = 2_000;
+
+/// The next number of times that the room is had in which a search for `limit` hits is made.
+pub(super) fn more_room(limit: usize, times: usize) -> Option<usize> {
+    (limit.saturating_mul(times) < ROOM).then(|| times.saturating_mul(MORE_ROOM))
+}
 
 /// What hides nodes, once somebody does, and what knows which are withdrawn.
 #[derive(Default)]
@@ -32,12 +42,18 @@ impl SqliteStore {
         drop(self.hidden.withdrawn.set(withdrawn));
     }
 
-    /// Marks hits that are withdrawn, or leaves them out.
-    pub(super) async fn without_withdrawn(
-        &self,
-        hits: &mut Vec<Hit>,
-        are_wanted: bool,
-    ) -> Result<(), StoreError> {
+    /// Leaves out hits that are hidden, and marks those that are withdrawn, or leaves them out. Says whether any were left out.
+    pub(super) async fn only_shown(&self, hits: &mut Vec<Hit>, are_wanted: bool) -> Result<bool, StoreError> {
+        let before = hits.len();
+        let hidden = self.hidden_now();
+        if !hidden.is_empty() {
+            hits.retain(|hit| !hidden.hides(&hit.node));
+        }
+        self.without_withdrawn(hits, are_wanted).await?;
+        Ok(hits.len() < before)
+    }
+
+    async fn without_withdrawn(&self, hits: &mut Vec<Hit>, are_wanted: bool) -> Result<(), StoreError> {
         let Some(source) = self.hidden.withdrawn.get() else { return Ok(()) };
         let nodes: Vec<_> = hits.iter().filter_map(|hit| Some((hit.node, hit.session.clone()?))).collect();
         let withdrawn = source.withdrawn(self, &nodes).await?;
@@ -60,14 +76,30 @@ impl SqliteStore {
         }
         // What was committed just now is found; of much, as much as there is time for.
         self.index_for(SEARCH_PATIENCE, &Arc::default()).await?;
-        let are_wanted = query.withdrawn;
-        let mut found = self.read(move |connection| search::find(connection, &query)).await?;
-        let hidden = self.hidden_now();
-        if !hidden.is_empty() {
-            found.hits.retain(|hit| !hidden.hides(&hit.node));
+        let mut times = 1;
+        loop {
+            let wider = SearchQuery {
+                limit: query.limit.saturating_mul(times),
+                per_session: query.per_session.map(|most| most.saturating_mul(times)),
+                ..query.clone()
+            };
+            let room = wider.limit;
+            let mut found = self.read(move |connection| search::find(connection, &wider)).await?;
+            let is_filled = found.hits.len() >= room || found.hits.iter().any(|hit| hit.more > 0);
+            let is_less = self.only_shown(&mut found.hits, query.withdrawn).await?;
+            if times > 1 {
+                found.hits = first_hits(found.hits, &query);
+            }
+            if !is_less || !is_filled || found.hits.len() >= query.limit {
+                return Ok(found);
+            }
+            // Of what was found much was left out: there may be more behind it.
+            let Some(more) = more_room(query.limit, times) else {
+                found.cut = true;
+                return Ok(found);
+            };
+            times = more;
         }
-        self.without_withdrawn(&mut found.hits, are_wanted).await?;
-        Ok(found)
     }
 
     pub(super) async fn shown_labels(&self, sessions: Vec<SessionId>) -> Result<Vec<Label>, StoreError> {
@@ -110,4 +142,31 @@ impl SqliteStore {
         }
         Ok(sessions)
     }
+}
+
+/// Of hits that were found with more room, those that are asked for; of the others it is told how many there are.
+fn first_hits(hits: Vec<Hit>, query: &SearchQuery) -> Vec<Hit> {
+    let most = query.per_session.unwrap_or(usize::MAX);
+    let mut sessions: HashMap<Option<SessionId>, (usize, u64)> = HashMap::new();
+    let mut first: Vec<Hit> = Vec::new();
+    for mut hit in hits {
+        let is_full = first.len() >= query.limit;
+        if is_full && query.order == Order::Newest {
+            break;
+        }
+        let (taken, more) = sessions.entry(hit.session.clone()).or_default();
+        *more += std::mem::take(&mut hit.more);
+        if is_full || *taken >= most {
+            *more += 1;
+        } else {
+            *taken += 1;
+            first.push(hit);
+        }
+    }
+    for (session, (_, more)) in sessions {
+        if let Some(hit) = first.iter_mut().rev().find(|hit| hit.session == session) {
+            hit.more = more;
+        }
+    }
+    first
 }

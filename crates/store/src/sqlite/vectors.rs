@@ -9,9 +9,10 @@ use quipu_protocol::NodeId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::failure::{Failure, Outcome};
+use super::hidden::more_room;
 use super::search::Reader;
 use super::{SqliteStore, places, rows, search};
-use crate::{Durability, EmbeddingBatch, Fut, SearchQuery, VECTOR_NODES, VectorHits, Vectors};
+use crate::{Durability, EmbeddingBatch, Fut, RANKED, SearchQuery, VECTOR_NODES, VectorHits, Vectors};
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS quipu_x_meaning (one INTEGER PRIMARY KEY CHECK (one = 1), model TEXT NOT NULL, low INTEGER NOT NULL, high INTEGER NOT NULL);
@@ -189,7 +190,13 @@ pub(super) fn cosine(a: &[u8], b: &[u8]) -> f64 {
     if length > 0.0 { f64::from(product) / length } else { 0.0 }
 }
 
-fn nearest(connection: &Connection, query: &SearchQuery, model: &str, vector: &[u8]) -> Outcome<VectorHits> {
+fn nearest(
+    connection: &Connection,
+    query: &SearchQuery,
+    model: &str,
+    vector: &[u8],
+    most: usize,
+) -> Outcome<VectorHits> {
     let (reach, floor) = stretch(connection, model)?;
     let left = left(connection, reach, floor)?;
     if vector.is_empty() || done(connection, model)?.is_none() {
@@ -225,7 +232,7 @@ fn nearest(connection: &Connection, query: &SearchQuery, model: &str, vector: &[
             connection.prepare_cached("SELECT 1 FROM quipu_x_vector WHERE seq = ?1 AND node = ?2")?;
         Ok(statement.exists(params![seq, node.0])?)
     };
-    let (hits, cut) = search::near(connection, query, &near, &is_same)?;
+    let (hits, cut) = search::near(connection, query, &near, most, &is_same)?;
     Ok(VectorHits { hits, cut, left })
 }
 
@@ -274,14 +281,24 @@ impl Vectors for SqliteStore {
         Box::pin(async move {
             // The conditions are looked up in the index.
             self.index_for(super::SEARCH_PATIENCE, &Arc::default()).await?;
-            let are_wanted = query.withdrawn;
-            let mut found = self.read(move |connection| nearest(connection, &query, &model, &vector)).await?;
-            let hidden = self.hidden_now();
-            if !hidden.is_empty() {
-                found.hits.retain(|hit| !hidden.hides(&hit.node));
+            let mut times = 1;
+            loop {
+                let room = RANKED.saturating_mul(times);
+                let (wanted, model, vector) = (query.clone(), model.clone(), vector.clone());
+                let find = move |connection: &Connection| nearest(connection, &wanted, &model, &vector, room);
+                let mut found = self.read(find).await?;
+                let is_filled = found.hits.len() >= room;
+                let is_less = self.only_shown(&mut found.hits, query.withdrawn).await?;
+                let is_enough = !is_less || !is_filled || found.hits.len() >= RANKED;
+                found.hits.truncate(RANKED);
+                match more_room(RANKED, times).filter(|_| !is_enough) {
+                    Some(more) => times = more,
+                    None => {
+                        found.cut |= !is_enough;
+                        return Ok(found);
+                    }
+                }
             }
-            self.without_withdrawn(&mut found.hits, are_wanted).await?;
-            Ok(found)
         })
     }
 }

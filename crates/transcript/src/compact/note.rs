@@ -1,6 +1,7 @@
 //! The words that stand in place of what a compaction took out of the context.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use quipu_protocol::{Body, Content, Message};
@@ -13,7 +14,7 @@ const ONE: usize = 8_000;
 /// Characters that tell how many are missing, at most.
 const MISSING: usize = 64;
 /// Between two messages.
-const BETWEEN: &str = "\n---\n";
+pub(crate) const BETWEEN: &str = "\n---\n";
 /// After the number of those that are left out.
 const LEFT_OUT: &str = " earlier messages are left out)";
 /// The blocks that stand after the summary itself.
@@ -36,7 +37,10 @@ pub fn compaction_note(
     let mut note = summary.trim_end().to_owned();
     for name in BLOCKS {
         // Notes that look like one of our blocks would be taken for it by the next compaction.
-        note = note.replace(&format!("\n\n<{name}>\n"), &format!("\n<{name}>\n"));
+        let block = format!("\n\n<{name}>\n");
+        while note.contains(&block) {
+            note = note.replace(&block, &block[1..]);
+        }
     }
     let words = user_words(earlier, said, most);
     let mut room = most;
@@ -62,6 +66,22 @@ pub fn words_of_note(note: &str) -> Option<&str> {
     // The last one: the user may have said these very words.
     let (words, _) = rest.rsplit_once(&format!("\n</{}>", BLOCKS[0]))?;
     Some(words)
+}
+
+/// Where the user's words stand in a note that carries them, the last of which are `last` where any are.
+pub(crate) fn place_of_words(note: &str, last: &str) -> Option<Range<usize>> {
+    let (open, close) = (format!("\n\n<{}>\n", BLOCKS[0]), format!("\n</{}>", BLOCKS[0]));
+    let start = note.find(&open)? + open.len();
+    let rest = note.get(start..)?;
+    let mut ends = rest.rmatch_indices(&close).map(|(end, _)| end);
+    // A plan that stands behind them may have the same mark.
+    let end = ends.clone().find(|end| rest[..*end].ends_with(last)).or_else(|| ends.next())?;
+    let words = &rest[..end];
+    let (first, others) = words.split_once(BETWEEN).unwrap_or((words, ""));
+    let count = first.strip_prefix('(').and_then(|text| text.strip_suffix(LEFT_OUT));
+    let is_count = count.is_some_and(|count| count.parse::<usize>().is_ok());
+    let end = start + end;
+    Some(if is_count { end - others.len()..end } else { start..end })
 }
 
 fn paths(files: &BTreeSet<String>, room: &mut usize) -> String {

@@ -85,12 +85,13 @@ pub(in crate::sqlite) fn near(
     connection: &Connection,
     query: &SearchQuery,
     ranked: &[(f64, i64)],
+    most: usize,
     is_same: &dyn Fn(i64, &NodeId) -> Outcome<bool>,
 ) -> Outcome<(Vec<Hit>, bool)> {
     let terms = query::terms(&query.words);
     let mut search = Search::new(connection, query, &terms, Scope::default());
     for (score, seq) in ranked {
-        if search.drafts.len() >= RANKED {
+        if search.drafts.len() >= most {
             break;
         }
         if search.looked_at >= LOOKED_AT {
@@ -246,7 +247,7 @@ impl<'a> Search<'a> {
             standing: HashMap::new(),
             most: match query.order {
                 Order::Newest => query.limit,
-                Order::Best => RANKED,
+                Order::Best => query.limit.max(RANKED),
             },
             reader: Reader::new(connection),
             looked_at: 0,
