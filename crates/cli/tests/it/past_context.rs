@@ -433,7 +433,10 @@ fn page_opens_with_covers_of_sessions_beside_the_computed() {
     // The older one is a click away, and so is each chunk of it.
     browser.run("[...document.querySelectorAll('#given > ul .link')].pop().click()");
     let served = text(&mut browser, "served");
-    assert!(served.contains("Why these were chosen is not known") && served.contains("Nothing was shown of"), "{served}");
+    assert!(
+        served.contains("Why these were chosen is not known") && served.contains("Nothing was shown of"),
+        "{served}"
+    );
     assert_eq!(browser.run("document.querySelectorAll('#served > ul > li').length"), 2);
     browser.run("document.querySelector('#served .link').click()");
     assert!(text(&mut browser, "chunk").contains("blue token"));
