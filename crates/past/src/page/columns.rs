@@ -168,7 +168,7 @@ mod tests {
     fn summary_with_an_ellipsis_of_its_own_is_shortened_too() {
         let mut room = TextRoom::new(1);
         assert!(!room.text("It goes on…").1);
-        assert!(room.text(&format!("{}…", "a".repeat(TEXT))).1);
+        assert!(room.text(&format!("{}…", "a".repeat(TEXT + 1))).1);
         assert!(!room.text("a\u{200b}b ").1, "letters by their numbers are all of it");
     }
 }
