@@ -126,7 +126,7 @@ impl PastWriters {
         self.build_on(&mut PastCursor::default(), false, store, scope, progress).await
     }
 
-    /// The same where builds have left a cursor, which goes on with this one: only what is new is read. `goes_on` says whether there
+    /// The same where builds have left a cursor, which goes on with this one: only what is new is read. `can_continue` says whether there
     /// will be another build with it.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl PastWriters {
     pub async fn build_on(
         &self,
         cursor: &mut PastCursor,
-        goes_on: bool,
+        can_continue: bool,
         store: &Arc<dyn Graph>,
         scope: &PastScope,
         progress: &mut (dyn FnMut(BuildProgress) + Send),
@@ -147,7 +147,7 @@ impl PastWriters {
             let end = self.summaries().build(&**store, scope, &plan, now(), progress).await?;
             drop(plan);
             is_to_check |= self.model().is_some() && end.head.is_some();
-            if goes_on || is_to_check {
+            if can_continue || is_to_check {
                 cursor.settle(&**store).await?;
             }
             // Words that were copied need no check.

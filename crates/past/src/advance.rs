@@ -26,8 +26,8 @@ impl PastIndex {
     /// # Errors
     /// What the store says.
     pub async fn read_on(mut self, store: &dyn Graph, scope: &PastScope) -> Result<Self, PastError> {
-        let goes_on = self.advance(store, scope).await?.is_some() && self.is_removed_same(store).await?;
-        if goes_on { Ok(self) } else { Self::read(store, scope).await }
+        let can_continue = self.advance(store, scope).await?.is_some() && self.is_removed_same(store).await?;
+        if can_continue { Ok(self) } else { Self::read(store, scope).await }
     }
 
     /// Reads what was written to the past since. `None` where that is more than chunks of builds, what they supersede, verdicts and

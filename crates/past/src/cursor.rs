@@ -8,7 +8,7 @@ use quipu_store::{Graph, RefName, SessionQuery, SessionRow};
 
 use crate::layout::{ChunkPlaces, NewLeaf};
 use crate::plan::{TakenNodes, taken_back};
-use crate::segments::{NodeMeasure, SessionCutter, SessionRest, segment};
+use crate::segments::{NodeMeasure, SessionCutter, SessionTail, segment};
 use crate::work::leaf_work;
 use crate::{PastError, PastId, PastIndex, PastPlan, PastScope, Segment, SummaryMethod, SummaryModel};
 
@@ -333,11 +333,11 @@ impl CursorState {
         let ordinal = usize::MAX;
         let importer = || session.cutter.importer().map(str::to_owned);
         let (leaf, open) = match session.cutter.rest(self.now) {
-            SessionRest::Nothing => (None, 0),
-            SessionRest::Closed(segment) => {
+            SessionTail::Nothing => (None, 0),
+            SessionTail::Closed(segment) => {
                 (Some(self.new_leaf(key, (ordinal, true), segment, importer(), None)), 0)
             }
-            SessionRest::Open(tail) => match self.kept(&key.0, tail) {
+            SessionTail::Open(tail) => match self.kept(&key.0, tail) {
                 Some((kept, id)) => {
                     let open = tail.len() - kept.nodes.len();
                     (Some(self.new_leaf(key, (ordinal, true), kept, importer(), Some(id))), open)

@@ -104,15 +104,15 @@ async fn measured_segments(
         ..SessionSegments::default()
     };
     match cutter.rest(now) {
-        SessionRest::Open(tail) => found.open = tail.len(),
-        SessionRest::Closed(segment) => found.segments.push(segment),
-        SessionRest::Nothing => {}
+        SessionTail::Open(tail) => found.open = tail.len(),
+        SessionTail::Closed(segment) => found.segments.push(segment),
+        SessionTail::Nothing => {}
     }
     Ok(found)
 }
 
 /// What stands behind the last cut of a session.
-pub(crate) enum SessionRest<'a> {
+pub(crate) enum SessionTail<'a> {
     Nothing,
     /// It may still grow.
     Open(&'a [NodeMeasure]),
@@ -299,13 +299,13 @@ impl SessionCutter {
     }
 
     /// What stands behind the last cut, as it is at `now`.
-    pub(crate) fn rest(&self, now: UnixMs) -> SessionRest<'_> {
-        let Some(last) = self.nodes.last() else { return SessionRest::Nothing };
+    pub(crate) fn rest(&self, now: UnixMs) -> SessionTail<'_> {
+        let Some(last) = self.nodes.last() else { return SessionTail::Nothing };
         // What lies in the future was written by a clock that was wrong: nothing is added to it.
         if (0..IDLE).contains(&now.saturating_sub(last.at)) {
-            return SessionRest::Open(&self.nodes);
+            return SessionTail::Open(&self.nodes);
         }
-        segment(&self.session, &self.nodes).map_or(SessionRest::Nothing, SessionRest::Closed)
+        segment(&self.session, &self.nodes).map_or(SessionTail::Nothing, SessionTail::Closed)
     }
 
     /// Whether the same is behind the last cut at any later time.
@@ -378,7 +378,7 @@ mod tests {
         let mut cutter = SessionCutter::new(&row, false);
         (0..count).for_each(|at| cutter.put(measure(at), (at == count - 1).then_some(0)));
         let mut found = cutter.cut(&HashMap::new());
-        let SessionRest::Closed(rest) = cutter.rest(UnixMs::MAX) else { panic!("it may still grow") };
+        let SessionTail::Closed(rest) = cutter.rest(UnixMs::MAX) else { panic!("it may still grow") };
         found.push(rest);
         let counts: Vec<usize> = found.iter().map(|segment| segment.nodes.len()).collect();
         assert_eq!(counts, [HARD_NODES, 10]);

@@ -55,7 +55,7 @@ fn asks(world: &World, flags: &[&str], prompt: &str, answers: &[&str]) -> Vec<Va
     }
     world.run(&[&["-p"][..], flags, &[prompt]].concat()).ok();
     let requests = world.requests();
-    requests[before..].iter().map(|request| request.json()).collect()
+    requests[before..].iter().map(quipu_testkit::CapturedRequest::json).collect()
 }
 
 fn tools(request: &Value) -> Vec<&str> {

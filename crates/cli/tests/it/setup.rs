@@ -229,7 +229,7 @@ fn own_plugin_entry_stays_and_is_told_with_what_it_lacks() {
     let settings = world.path("home/.openclaw/openclaw.json");
     std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
     let own = |entry: &str| {
-        std::fs::write(&settings, format!("{{\"plugins\":{{\"entries\":{{\"quipu\":{entry}}}}}}}")).unwrap()
+        std::fs::write(&settings, format!("{{\"plugins\":{{\"entries\":{{\"quipu\":{entry}}}}}}}")).unwrap();
     };
     own(r#"{"enabled":true}"#);
     let lacks = "setup would write {\"enabled\":true,\"hooks\":{\"allowConversationAccess\":true}} as plugins.entries.quipu";

@@ -39,6 +39,7 @@ mod retain;
 mod salvage;
 #[cfg(test)]
 mod search;
+#[cfg(test)]
 mod search_shown;
 #[cfg(test)]
 mod settings;
