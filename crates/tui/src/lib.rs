@@ -85,6 +85,7 @@ pub use request::{Context, EarlyReplies, Reply, Request, Stop};
 pub use run::{ExitReason, FirstPrompt, TerminalEnd, TerminalOptions, run, users_editor};
 pub use screen::Screen;
 pub use sent::{HISTORY_TEXT, HISTORY_TEXTS, SentFile};
+pub(crate) use state::SEEN;
 pub use state::{Choice, EditorError, Effect, FormError, Purpose, State, UiEvent};
 pub use theme::{Role, THEME_LIMIT, Theme, ThemeProblem};
 pub use view::view;

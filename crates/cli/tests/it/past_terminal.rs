@@ -115,7 +115,7 @@ fn commands_of_a_chunk_ask_and_write_as_the_command_line_does() {
     terminal.shows("› Retract");
     terminal.types(ENTER);
     terminal.shows("Take it back");
-    std::thread::sleep(READ);
+    pause();
     terminal.types(ENTER);
     terminal.shows(&format!("/past retract {}", &id[..12]));
     terminal.shows("is retracted.");
@@ -133,7 +133,7 @@ fn commands_of_a_chunk_ask_and_write_as_the_command_line_does() {
     terminal.shows("Build the past");
     terminal.shows("1 above them to make");
     assert_eq!(world.run(&["past", "estimate", "--json"]).ok().json()["parents"], 1);
-    std::thread::sleep(READ);
+    pause();
     terminal.types(ENTER);
     terminal.shows("1 above them made");
     assert_eq!(world.run(&["past", "estimate", "--json"]).ok().json()["parents"], 0);
@@ -229,4 +229,10 @@ fn build_in_the_terminal_is_stopped_and_goes_on() {
     assert_eq!(count("calls") + count("recorded"), 8, "{built}");
     gate.open();
     leave(terminal);
+}
+
+/// Lets pass what a person needs to read a question.
+fn pause() {
+    let (_open, never) = std::sync::mpsc::channel::<()>();
+    assert!(never.recv_timeout(READ).is_err());
 }

@@ -6,21 +6,12 @@ use std::sync::{Arc, OnceLock};
 use quipu_protocol::{NodeId, SessionId};
 use rusqlite::{OptionalExtension as _, params};
 
+use super::vectors::more_room;
 use super::{QUERY_LIMIT, SEARCH_PATIENCE, SqliteStore, forest, lists, search};
 use crate::{
     HiddenSnapshot, HiddenSource, Hit, Label, Order, SearchHits, SearchQuery, SessionQuery, SessionRow,
     StoreError, WithdrawnSource,
 };
-
-/// With how many times the room a search is made again whose hits were not all to be shown.
-const MORE_ROOM: usize = 8;
-/// With room for so many hits, it is not.
-const ROOM: usize = 2_000;
-
-/// The next number of times that the room is had in which a search for `limit` hits is made.
-pub(super) fn more_room(limit: usize, times: usize) -> Option<usize> {
-    (limit.saturating_mul(times) < ROOM).then(|| times.saturating_mul(MORE_ROOM))
-}
 
 /// What hides nodes, once somebody does, and what knows which are withdrawn.
 #[derive(Default)]

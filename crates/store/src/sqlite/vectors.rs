@@ -9,7 +9,6 @@ use quipu_protocol::NodeId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::failure::{Failure, Outcome};
-use super::hidden::more_room;
 use super::search::Reader;
 use super::{SqliteStore, places, rows, search};
 use crate::{Durability, EmbeddingBatch, Fut, RANKED, SearchQuery, VECTOR_NODES, VectorHits, Vectors};
@@ -301,6 +300,16 @@ impl Vectors for SqliteStore {
             }
         })
     }
+}
+
+/// With how many times the room a search is made again whose hits were not all to be shown.
+const MORE_ROOM: usize = 8;
+/// With room for so many hits, it is not.
+const ROOM: usize = 2_000;
+
+/// The next number of times that the room is had in which a search for `limit` hits is made.
+pub(super) fn more_room(limit: usize, times: usize) -> Option<usize> {
+    (limit.saturating_mul(times) < ROOM).then(|| times.saturating_mul(MORE_ROOM))
 }
 
 #[cfg(test)]

@@ -10,8 +10,7 @@ use crate::navigator::Navigator;
 use crate::picker::{Picker, PickerRow};
 use crate::quoting::words;
 use crate::reader::Reader;
-use crate::state::SEEN;
-use crate::{Effect, Key, KeyCode, Line, Reply, Request, Size, SlashCommand, State, Theme};
+use crate::{Effect, Key, KeyCode, Line, Reply, Request, SEEN, Size, SlashCommand, State, Theme};
 
 pub(crate) const PAST: SlashCommand = SlashCommand::new(
     "past",
