@@ -34,11 +34,11 @@ struct CommandScope {
     stopped: CancellationToken,
     /// What it writes; `None` where it has the streams of the process.
     written: Option<Arc<Mutex<CapturedOutput>>>,
-    /// Who is told how far it is.
+    /// Takes its progress.
     progress: Option<ProgressSink>,
 }
 
-/// Is told how far a command is, in one line.
+/// Takes the progress of a command, in one line.
 #[derive(Clone)]
 pub(crate) struct ProgressSink(pub(crate) Arc<dyn Fn(&str) + Send + Sync>);
 
@@ -96,7 +96,7 @@ pub(crate) fn in_current_dir(path: &std::path::Path) -> Result<PathBuf, Failure>
     if path.is_absolute() { Ok(path.to_owned()) } else { Ok(current_dir()?.join(path)) }
 }
 
-/// Who is told how far the command of this thread is, where the terminal runs it.
+/// Takes the progress of the command of this thread, where the terminal runs it.
 pub(crate) fn progress_sink() -> Option<ProgressSink> {
     scope()?.progress
 }

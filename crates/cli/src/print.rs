@@ -18,7 +18,7 @@ pub(crate) fn counted(count: u64, noun: &str) -> String {
 /// of it in the end.
 pub(crate) struct Progress {
     shows: bool,
-    /// Who is told in place of that, and when it last was.
+    /// Takes it in place of that, and when it last did.
     sink: Option<(ProgressSink, Mutex<Option<Instant>>)>,
     /// Something stands there.
     stands: AtomicBool,
@@ -60,7 +60,7 @@ impl Progress {
         }
     }
 
-    /// Takes the line away; the next one is told at once.
+    /// Takes the line away; the next one is shown at once.
     pub(crate) fn clear(&self) {
         if let Some((ProgressSink(tell), last)) = &self.sink {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use quipu::{CallRequest, CompactionAsk, Context, ContextAsk, ContextSource, RunnerPurpose, SourceError};
+use quipu::{CallRequest, CompactionAsk, ContextSource, RunnerPurpose, SourceError};
 use quipu_memory::class_of_turn;
 use quipu_memory::files::FileName;
 use quipu_memory::flush::{flush_class, flush_mark, flush_note, flush_prompt};
@@ -101,10 +101,6 @@ impl ContextSource for FlushSource {
 
     fn deadline(&self) -> Duration {
         Duration::from_secs(60)
-    }
-
-    fn context<'a>(&'a self, _: &'a ContextAsk) -> BoxFuture<'a, Result<Context, SourceError>> {
-        std::future::ready(Ok(Context::default())).boxed()
     }
 
     fn before_compaction<'a>(&'a self, ask: &'a CompactionAsk) -> BoxFuture<'a, Result<(), SourceError>> {

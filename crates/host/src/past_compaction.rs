@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use quipu::{CompactionAsk, Context, ContextAsk, ContextSource, SourceError, SourceSummary};
+use quipu::{CompactionAsk, ContextSource, SourceError, SourceSummary};
 use quipu_past::cover_session;
 use quipu_protocol::{Entry, Message, NodeId};
 use quipu_store::{Graph, SessionQuery, StoreError, decode_nodes};
@@ -85,10 +85,6 @@ impl ContextSource for CoverCompaction {
 
     fn deadline(&self) -> Duration {
         Duration::from_secs(30)
-    }
-
-    fn context<'a>(&'a self, _: &'a ContextAsk) -> BoxFuture<'a, Result<Context, SourceError>> {
-        Box::pin(std::future::ready(Ok(Context::default())))
     }
 
     fn compaction<'a>(

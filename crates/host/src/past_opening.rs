@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use quipu::{Context, ContextAsk, ContextSource, EpochReason, Opening, OpeningAsk, SourceError};
+use quipu::{ContextSource, EpochReason, Opening, OpeningAsk, SourceError};
 use quipu_memory::active::without_quotes;
 use quipu_past::cover::Charge;
 use quipu_past::delay::CoverDelay;
@@ -221,10 +221,6 @@ impl ContextSource for PastOpening {
 
     fn wants(&self, reason: EpochReason) -> bool {
         matches!(reason, EpochReason::Run | EpochReason::Compaction | EpochReason::ModelChange)
-    }
-
-    fn context<'a>(&'a self, _: &'a ContextAsk) -> BoxFuture<'a, Result<Context, SourceError>> {
-        Box::pin(std::future::ready(Ok(Context::default())))
     }
 
     fn opening<'a>(&'a self, ask: &'a OpeningAsk) -> BoxFuture<'a, Result<Option<Opening>, SourceError>> {

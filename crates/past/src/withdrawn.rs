@@ -40,6 +40,8 @@ impl WithdrawnChunks {
         scope: &PastScope,
     ) -> Result<Arc<HashMap<PastId, Withdrawal>>, StoreError> {
         let session = scope.session();
+        let reading = self.reading(&session);
+        let _reading = reading.lock().await;
         let head = store.head(&RefName::session(&session)).await?;
         let hidden = store.hidden().version();
         // Nothing can break down while it is held.
@@ -74,16 +76,14 @@ impl WithdrawnChunks {
         all.insert(session, KnownPast { head, hidden, sessions, removed, withdrawn: withdrawn.clone() });
         Ok(withdrawn)
     }
-}
 
-impl WithdrawnChunks {
-    fn reading(&self, scope: &PastScope) -> Arc<tokio::sync::Mutex<()>> {
+    fn reading(&self, session: &SessionId) -> Arc<tokio::sync::Mutex<()>> {
         // As above.
         let mut all = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= KNOWN {
             all.retain(|_, reading| Arc::strong_count(reading) > 1);
         }
-        all.entry(scope.session()).or_default().clone()
+        all.entry(session.clone()).or_default().clone()
     }
 }
 
@@ -113,11 +113,7 @@ impl WithdrawnSource for WithdrawnChunks {
                 }
                 let withdrawn = match pasts.get(&session) {
                     Some(withdrawn) => Arc::clone(withdrawn),
-                    None => {
-                        let reading = self.reading(&chunk.scope);
-                        let _reading = reading.lock().await;
-                        self.of_past(store, &chunk.scope).await?
-                    }
+                    None => self.of_past(store, &chunk.scope).await?,
                 };
                 found.extend(withdrawn.get(&chunk.id()).map(|what| (node.id, *what)));
                 pasts.insert(session, withdrawn);

@@ -1,4 +1,4 @@
-//! Nodes whose words somebody took back, or put others in the place of: the graph keeps them, and who searches is told.
+//! Nodes whose words somebody took back, or put others in the place of: the graph keeps them, and searches leave them out or mark them.
 
 use std::collections::HashMap;
 

@@ -5,12 +5,12 @@
 //! gives turns with those beside them, as in `recall`, and is charged for their words alone; a cover is charged for all that it sends.
 //! The cover was tuned by every second question; the others judge.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::recall::{Corpus, LOCOMO, Program, Question, locomo, within};
+use super::recall::{Corpus, LOCOMO, Program, Question, locomo, places, within};
 use super::{Benchmark, Context, Row};
 
 pub(super) const BENCHMARK: Benchmark = Benchmark {
@@ -59,10 +59,11 @@ fn run(context: &Context) -> Result<Vec<Row>> {
         program.fill(corpus, None)?;
         program.run(&["past", "build", "--all"])?;
         let unknown = cover(&program, None)?;
+        let place = places(corpus);
         for (at, question) in corpus.questions.iter().enumerate() {
             let hits = program.ask(&question.text)?;
             let known = cover(&program, Some(&question.text))?;
-            halves[at % HALVES.len()].add(corpus, question, [&said(corpus, &hits), &known, &unknown]);
+            halves[at % HALVES.len()].add(corpus, question, [&said(corpus, &place, &hits), &known, &unknown]);
         }
     }
     let mut rows = Vec::new();
@@ -118,8 +119,8 @@ fn cover(program: &Program<'_>, about: Option<&str>) -> Result<String> {
 }
 
 /// What a search gives within the budget.
-fn said(corpus: &Corpus, hits: &[String]) -> String {
-    within(corpus, hits, BUDGET).iter().map(|turn| format!("{}\n", turn.text)).collect()
+fn said(corpus: &Corpus, place: &HashMap<&str, (usize, usize)>, hits: &[String]) -> String {
+    within(corpus, place, hits, BUDGET).iter().map(|turn| format!("{}\n", turn.text)).collect()
 }
 
 /// What the turns say that are evidence.

@@ -198,14 +198,7 @@ fn score(shares: &mut Shares, corpus: &Corpus, question: &Question, found: &[Str
     for count in [5, 10] {
         shares.add(format!("turns @{count:02}, {}", question.kind), share(&first(count)));
     }
-    let place: HashMap<&str, (usize, usize)> = corpus
-        .sessions
-        .iter()
-        .enumerate()
-        .flat_map(|(s, session)| {
-            session.turns.iter().enumerate().map(move |(t, turn)| (turn.id.as_str(), (s, t)))
-        })
-        .collect();
+    let place = places(corpus);
     let session = |id: &str| place.get(id).map(|(session, _)| *session);
     let wanted: BTreeSet<usize> = gold.iter().filter_map(|id| session(id)).collect();
     let mut order: Vec<usize> = Vec::new();
@@ -222,21 +215,27 @@ fn score(shares: &mut Shares, corpus: &Corpus, question: &Question, found: &[Str
         shares.add(format!("sessions @{count:02}"), hits as f64 / wanted.len().max(1) as f64);
     }
     for (tokens, name) in BUDGETS {
-        let taken = within(corpus, found, tokens).iter().map(|turn| turn.id.as_str()).collect();
+        let taken = within(corpus, &place, found, tokens).iter().map(|turn| turn.id.as_str()).collect();
         shares.add(format!("evidence in {name} tokens"), share(&taken));
     }
 }
 
+/// Where each turn stands: its session, and its place there.
+pub(super) fn places(corpus: &Corpus) -> HashMap<&str, (usize, usize)> {
+    let sessions = corpus.sessions.iter().enumerate();
+    let turns = sessions.flat_map(|(s, session)| {
+        session.turns.iter().enumerate().map(move |(t, turn)| (turn.id.as_str(), (s, t)))
+    });
+    turns.collect()
+}
+
 /// The first hits with the turns beside them, as many as have so many tokens.
-pub(super) fn within<'a>(corpus: &'a Corpus, found: &[String], tokens: usize) -> Vec<&'a Turn> {
-    let place: HashMap<&str, (usize, usize)> = corpus
-        .sessions
-        .iter()
-        .enumerate()
-        .flat_map(|(s, session)| {
-            session.turns.iter().enumerate().map(move |(t, turn)| (turn.id.as_str(), (s, t)))
-        })
-        .collect();
+pub(super) fn within<'a>(
+    corpus: &'a Corpus,
+    place: &HashMap<&str, (usize, usize)>,
+    found: &[String],
+    tokens: usize,
+) -> Vec<&'a Turn> {
     let (mut taken, mut known, mut left) = (Vec::new(), BTreeSet::new(), (tokens * 4) as i64);
     for id in found {
         let Some((s, t)) = place.get(id.as_str()) else { continue };

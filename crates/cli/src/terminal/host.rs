@@ -280,9 +280,7 @@ impl Inner {
         let here = self.current().cwd.clone();
         run_within(words, here, shown, progress).await
     }
-}
 
-impl Inner {
     /// What a command prints.
     async fn print(
         &self,

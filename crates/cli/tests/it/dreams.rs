@@ -219,7 +219,7 @@ fn times_of_dreams_are_one_setting_that_their_job_follows() {
     // The other way round it is the same.
     world.run(&["config", "set", "memory.dreaming.schedule", "15 5 * * *"]).ok();
     assert_eq!(times(&world), "15 5 * * *");
-    // What names no times is refused, and in the file it is told, and the default counts.
+    // What names no times is refused, and in the file it is reported, and the default counts.
     for (bad, why) in [("0 0 31 2 *", "never fires"), ("nonsense", "has 5 fields")] {
         world
             .run(&["config", "set", "memory.dreaming.schedule", bad])

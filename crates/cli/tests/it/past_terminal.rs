@@ -31,11 +31,16 @@ fn tree(world: &World) -> Terminal {
     terminal.shows("test-1");
     terminal.types("hello\r");
     terminal.settles("Answer 1.");
+    opens(&mut terminal);
+    terminal
+}
+
+/// Opens the tree with the past of the project selected.
+fn opens(terminal: &mut Terminal) {
     terminal.types("/tree\r");
     terminal.shows("◂ here");
     terminal.types(HOME);
     terminal.shows("› past of project");
-    terminal
 }
 
 #[test]
@@ -101,10 +106,7 @@ fn commands_of_a_chunk_ask_and_write_as_the_command_line_does() {
     let shown = world.run(&["past", key, "--json"]).ok().json();
     assert_eq!(shown["state"], "made");
     let id = shown["id"].as_str().unwrap();
-    terminal.types("/tree\r");
-    terminal.shows("◂ here");
-    terminal.types(HOME);
-    terminal.shows("› past of project");
+    opens(&mut terminal);
     terminal.types(RIGHT);
     terminal.shows("5 chunks, untrusted: ");
     terminal.types(&format!("{DOWN}{RIGHT}"));
@@ -121,10 +123,7 @@ fn commands_of_a_chunk_ask_and_write_as_the_command_line_does() {
     terminal.shows("is retracted.");
     assert_eq!(world.run(&["past", id, "--json"]).ok().json()["state"], "retracted");
     // A build shows its estimate first.
-    terminal.types("/tree\r");
-    terminal.shows("◂ here");
-    terminal.types(HOME);
-    terminal.shows("› past of project");
+    opens(&mut terminal);
     terminal.types(ENTER);
     terminal.shows("› Show the coarsest chunks");
     terminal.types("behind");

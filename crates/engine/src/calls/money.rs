@@ -28,7 +28,7 @@ pub(super) const TTL: Duration = Duration::from_secs(120);
 /// How often it is renewed.
 const RENEW: Duration = Duration::from_secs(40);
 /// How often what others have reserved is looked at, beside each commit.
-pub(super) const LOOK: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(500);
 
 /// What may be spent, and what is reserved of it.
 pub(crate) struct Purse {
@@ -382,15 +382,13 @@ impl Caller {
                 return Err(Outcome::Limit(Limit::Cost(limit)));
             }
         }
+        let made = nano(order.made()).saturating_add(charged);
+        let wanted = || WantedAmount { full: amount, least: amount, made };
         if let Some(budget) = self.purse.daily() {
-            let made = nano(order.made()).saturating_add(charged);
-            let wanted = WantedAmount { full: amount, least: amount, made };
-            self.reserve_of_day(order, &price, budget, wanted).await?;
+            self.reserve_of_day(order, &price, budget, wanted()).await?;
         }
         if let Some(budget) = order.daily {
-            let made = nano(order.made()).saturating_add(charged);
-            self.reserve_of_purpose(order, budget, WantedAmount { full: amount, least: amount, made })
-                .await?;
+            self.reserve_of_purpose(order, budget, wanted()).await?;
         }
         Ok(())
     }
@@ -463,13 +461,23 @@ impl Caller {
                 );
                 self.tell(order, text).await;
             }
-            let rest = purse.wait.saturating_sub(began.elapsed()).min(LOOK);
-            tokio::select! {
-                biased;
-                () = order.cancel.cancelled() => return Err(Outcome::Aborted),
-                // A store that is closed says so with the next question.
-                _ = tokio::time::timeout(rest, changed) => {}
-            }
+            self.pause(order, began, changed).await?;
+        }
+    }
+
+    /// Waits until something changes, no longer than is left of what a call waits.
+    pub(super) async fn pause(
+        &self,
+        order: &CallJob,
+        began: Instant,
+        changed: impl Future,
+    ) -> Result<(), Outcome> {
+        let rest = self.purse.wait.saturating_sub(began.elapsed()).min(LOOK);
+        tokio::select! {
+            biased;
+            () = order.cancel.cancelled() => Err(Outcome::Aborted),
+            // A store that is closed says so with the next question.
+            _ = tokio::time::timeout(rest, changed) => Ok(()),
         }
     }
 

@@ -1,12 +1,10 @@
 //! The amount that calls of a purpose may cost in a day: reserved before each is sent, so that all processes together stay within it.
 
-use std::time::Duration;
-
 use quipu_protocol::{Limit, Outcome, UnixMs};
 use quipu_store::{Reservation, ReserveId, ReserveRequest, UsageGrouping, UsageQuery};
 use tokio::time::Instant;
 
-use super::money::{LOOK, TTL, WantedAmount, after, dollars, floor_nano, locked, nano, unread};
+use super::money::{TTL, WantedAmount, after, dollars, floor_nano, locked, nano, unread};
 use super::{CallJob, Caller};
 use crate::clock::fresh_id;
 
@@ -30,15 +28,7 @@ impl Caller {
             let today = self.clock.day_of(now);
             let changed = store.changed();
             let settles = began.elapsed() >= purse.wait;
-            let rest = purse.wait.saturating_sub(began.elapsed()).min(LOOK);
-            let known = match self.spent_for(purpose, today).await? {
-                Ok(known) => known,
-                Err(behind) if settles => return Err(uncounted(behind)),
-                Err(_) => {
-                    pause(order, rest, changed).await?;
-                    continue;
-                }
-            };
+            let Some(known) = self.spent_for(order, today, began).await? else { continue };
             let ask = ReserveRequest {
                 id: id.clone(),
                 since: today,
@@ -52,14 +42,8 @@ impl Caller {
             };
             let reserved = store.reserve(ask.clone()).await.map_err(|error| unread(&error))?;
             // What ended meanwhile is reserved no more, and was not known to be spent.
-            match self.spent_for(purpose, today).await? {
-                Ok(spent_now) if spent_now > known => continue,
-                Ok(_) => {}
-                Err(behind) if settles => return Err(uncounted(behind)),
-                Err(_) => {
-                    pause(order, rest, changed).await?;
-                    continue;
-                }
+            if self.spent_for(order, today, began).await?.is_none_or(|spent_now| spent_now > known) {
+                continue;
             }
             let Reservation { granted, spent, others } = reserved;
             if let Some(granted) = granted {
@@ -77,19 +61,31 @@ impl Caller {
                 );
                 self.tell(order, text).await;
             }
-            pause(order, rest, changed).await?;
+            self.pause(order, began, changed).await?;
         }
     }
 
-    /// What calls of a purpose cost since then, as nodes tell; or how many of these are not counted yet.
-    async fn spent_for(&self, purpose: &str, since: UnixMs) -> Result<Result<i64, u64>, Outcome> {
+    /// What calls of the purpose cost since then, as nodes say. `None` after a pause, where some of them were not counted yet; an
+    /// error where that lasts longer than a call waits.
+    async fn spent_for(
+        &self,
+        order: &CallJob,
+        since: UnixMs,
+        began: Instant,
+    ) -> Result<Option<i64>, Outcome> {
+        let changed = self.money_store().changed();
+        let settles = began.elapsed() >= self.purse.wait;
         let query = UsageQuery { by: UsageGrouping::Purpose, since: Some(since), until: None };
         let known = self.money_store().usage(query).await.map_err(|error| unread(&error))?;
-        if known.behind > 0 {
-            return Ok(Err(known.behind));
+        if known.behind == 0 {
+            let of_purpose = known.found.iter().filter(|sum| sum.key == order.purpose.name());
+            return Ok(Some(nano(of_purpose.map(|sum| sum.cost).sum())));
         }
-        let spent = known.found.iter().filter(|sum| sum.key == purpose).map(|sum| sum.cost).sum();
-        Ok(Ok(nano(spent)))
+        if settles {
+            return Err(uncounted(known.behind));
+        }
+        self.pause(order, began, changed).await?;
+        Ok(None)
     }
 }
 
@@ -97,14 +93,4 @@ fn uncounted(behind: u64) -> Outcome {
     Outcome::StoreFailed(format!(
         "the cost of the newest {behind} nodes is not counted yet, so nothing was sent"
     ))
-}
-
-/// Waits until something changes, at most so long.
-async fn pause(order: &CallJob, rest: Duration, changed: impl Future) -> Result<(), Outcome> {
-    tokio::select! {
-        biased;
-        () = order.cancel.cancelled() => Err(Outcome::Aborted),
-        // A store that is closed says so with the next question.
-        _ = tokio::time::timeout(rest, changed) => Ok(()),
-    }
 }

@@ -352,11 +352,13 @@ pub trait ContextSource: Send + Sync + 'static {
         false
     }
 
-    /// Its sections now. They are sealed before the model has them.
+    /// Its sections now; the default is none. They are sealed before the model has them.
     ///
     /// # Errors
     /// Why it cannot say. The sections that it gave before stay.
-    fn context<'a>(&'a self, ask: &'a ContextAsk) -> BoxFuture<'a, Result<Context, SourceError>>;
+    fn context<'a>(&'a self, _ask: &'a ContextAsk) -> BoxFuture<'a, Result<Context, SourceError>> {
+        Box::pin(std::future::ready(Ok(Context::default())))
+    }
 
     /// What requests have before the conversation from here on; `None` for nothing. Asked when a session begins, before the
     /// next call of the model after each event that the source [wants](Self::wants) ([`EpochReason::Run`] is the beginning of each

@@ -7,8 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use quipu::protocol::{CompactionReason, CompactionResult, Event, ModelErrorKind, Notice, Outcome, Ui};
 use quipu::{
-    CallRequest, CompactionAsk, CompactionSettings, Context, ContextAsk, ContextSource, RunnerPurpose,
-    SessionOptions, SourceError,
+    CallRequest, CompactionAsk, CompactionSettings, ContextSource, RunnerPurpose, SessionOptions, SourceError,
 };
 
 use crate::support::{LiveSession, Reply, World, model, say};
@@ -45,10 +44,6 @@ impl ContextSource for NoteSource {
 
     fn deadline(&self) -> Duration {
         if self.does == SourceBehaviour::Hangs { Duration::from_millis(50) } else { Duration::from_secs(10) }
-    }
-
-    fn context<'a>(&'a self, _: &'a ContextAsk) -> BoxFuture<'a, Result<Context, SourceError>> {
-        std::future::ready(Ok(Context::default())).boxed()
     }
 
     fn before_compaction<'a>(&'a self, ask: &'a CompactionAsk) -> BoxFuture<'a, Result<(), SourceError>> {

@@ -532,13 +532,6 @@ impl ContextSource for Teller {
         reason == quipu::EpochReason::Run
     }
 
-    fn context<'a>(
-        &'a self,
-        _: &'a ContextAsk,
-    ) -> futures_util::future::BoxFuture<'a, Result<Context, SourceError>> {
-        Box::pin(std::future::ready(Ok(Context::default())))
-    }
-
     fn opening<'a>(
         &'a self,
         _: &'a quipu::OpeningAsk,
@@ -642,13 +635,6 @@ struct Liner(Mutex<Vec<quipu::ToldPart>>);
 impl ContextSource for Liner {
     fn name(&self) -> &str {
         "liner"
-    }
-
-    fn context<'a>(
-        &'a self,
-        _: &'a ContextAsk,
-    ) -> futures_util::future::BoxFuture<'a, Result<Context, SourceError>> {
-        Box::pin(std::future::ready(Ok(Context::default())))
     }
 
     fn compaction<'a>(

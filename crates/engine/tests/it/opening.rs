@@ -8,8 +8,8 @@ use futures_util::future::BoxFuture;
 use quipu::protocol::{AuthorClass, Entry, EpochOpening, Message, OpeningBoundary, Outcome};
 use quipu::store::{LineageEnd, Store as _, Upkeep as _, decode_nodes};
 use quipu::{
-    CompactionAsk, CompactionSettings, Context, ContextAsk, ContextSource, EpochReason, Opening, OpeningAsk,
-    PruneSettings, SessionOptions, SourceError, SourceSummary,
+    CompactionAsk, CompactionSettings, ContextSource, EpochReason, Opening, OpeningAsk, PruneSettings,
+    SessionOptions, SourceError, SourceSummary,
 };
 
 use crate::support::{World, say, text_of};
@@ -39,10 +39,6 @@ impl ContextSource for Chapters {
 
     fn wants(&self, reason: EpochReason) -> bool {
         matches!(reason, EpochReason::Run | EpochReason::Compaction)
-    }
-
-    fn context<'a>(&'a self, _: &'a ContextAsk) -> BoxFuture<'a, Result<Context, SourceError>> {
-        std::future::ready(Ok(Context::default())).boxed()
     }
 
     fn opening<'a>(&'a self, ask: &'a OpeningAsk) -> BoxFuture<'a, Result<Option<Opening>, SourceError>> {

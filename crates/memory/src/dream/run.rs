@@ -289,7 +289,7 @@ impl Dream<'_> {
             let owners = self.owners(&old).await?;
             Ok::<_, DreamError>((old, owners))
         };
-        // A file that cannot be used is told by the phase that wants to write it.
+        // A file that cannot be used is reported by the phase that wants to write it.
         let Ok((old, owners)) = lasting.await else { return PhaseEnd::default() };
         let ask = distil_ask(&old, &owners, &texts(&state.chosen), self.settings.characters);
         match self.host.distil(&ask).await {

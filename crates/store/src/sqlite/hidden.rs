@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use quipu_protocol::{NodeId, SessionId};
 use rusqlite::{OptionalExtension as _, params};
 
-use super::vectors::more_room;
 use super::{QUERY_LIMIT, SEARCH_PATIENCE, SqliteStore, forest, lists, search};
 use crate::{
     HiddenSnapshot, HiddenSource, Hit, Label, Order, SearchHits, SearchQuery, SessionQuery, SessionRow,
@@ -85,7 +84,7 @@ impl SqliteStore {
                 return Ok(found);
             }
             // Of what was found much was left out: there may be more behind it.
-            let Some(more) = more_room(query.limit, times) else {
+            let Some(more) = search::more_room(query.limit, times) else {
                 found.cut = true;
                 return Ok(found);
             };
@@ -135,7 +134,7 @@ impl SqliteStore {
     }
 }
 
-/// Of hits that were found with more room, those that are asked for; of the others it is told how many there are.
+/// Of hits that were found with more room, those that are asked for; the others are counted.
 fn first_hits(hits: Vec<Hit>, query: &SearchQuery) -> Vec<Hit> {
     let most = query.per_session.unwrap_or(usize::MAX);
     let mut sessions: HashMap<Option<SessionId>, (usize, u64)> = HashMap::new();

@@ -290,7 +290,7 @@ impl Vectors for SqliteStore {
                 let is_less = self.only_shown(&mut found.hits, query.withdrawn).await?;
                 let is_enough = !is_less || !is_filled || found.hits.len() >= RANKED;
                 found.hits.truncate(RANKED);
-                match more_room(RANKED, times).filter(|_| !is_enough) {
+                match search::more_room(RANKED, times).filter(|_| !is_enough) {
                     Some(more) => times = more,
                     None => {
                         found.cut |= !is_enough;
@@ -300,16 +300,6 @@ impl Vectors for SqliteStore {
             }
         })
     }
-}
-
-/// With how many times the room a search is made again whose hits were not all to be shown.
-const MORE_ROOM: usize = 8;
-/// With room for so many hits, it is not.
-const ROOM: usize = 2_000;
-
-/// The next number of times that the room is had in which a search for `limit` hits is made.
-pub(super) fn more_room(limit: usize, times: usize) -> Option<usize> {
-    (limit.saturating_mul(times) < ROOM).then(|| times.saturating_mul(MORE_ROOM))
 }
 
 #[cfg(test)]

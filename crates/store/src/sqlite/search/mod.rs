@@ -47,6 +47,11 @@ const EXCERPT_PLACES: usize = 500;
 /// Of those that were placed late, which are removed from the index first.
 const STEP_LATE: usize = 200;
 
+/// With how many times the room a search is made again whose hits were not all to be shown.
+const MORE_ROOM: usize = 8;
+/// With room for so many hits, it is not.
+const ROOM: usize = 2_000;
+
 /// Which of the two tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -97,6 +102,11 @@ pub(super) fn reset(connection: &Connection) -> Outcome<()> {
         connection.execute_batch(&format!("DROP TABLE IF EXISTS {name}"))?;
     }
     Ok(())
+}
+
+/// The next number of times that the room is had in which a search for `limit` hits is made.
+pub(super) fn more_room(limit: usize, times: usize) -> Option<usize> {
+    (limit.saturating_mul(times) < ROOM).then(|| times.saturating_mul(MORE_ROOM))
 }
 
 fn cursor(connection: &Connection, kind: Kind) -> Outcome<i64> {
