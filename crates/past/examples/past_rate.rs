@@ -70,7 +70,8 @@ impl Conversation {
             entries.push((at, Entry::Session(start)));
         }
         let asked = format!("Please look at step {nth} of the parser.");
-        let answer = format!("Step {nth} of the parser reads a token. ").repeat(ANSWER / 40 + 1);
+        let line = format!("Step {nth} of the parser reads a token. ");
+        let answer = line.repeat(ANSWER / line.len() + 1);
         let answer = AssistantMessage {
             content: vec![Content::text(answer)],
             timestamp: at + 1_000,

@@ -49,12 +49,12 @@ fn calls(context: &Context, what: &str, paces: bool) -> Result<Vec<Row>> {
         let reply = stage.wire().text(&text);
         if paces { paced(&reply) } else { reply }
     };
-    stage.load((0..2 * (count + 1)).map(reply));
+    stage.load((0..3 * (count + 1)).map(reply));
     let proxy = Proxy::start(&stage)?;
     let upstream = stage.server_url().replace("http://", "");
     let (mut direct, mut through) = (TcpStream::connect(upstream)?, TcpStream::connect(&proxy.address)?);
     let filler = "word ".repeat(REQUEST / 5);
-    let (mut plain, mut proxied, mut added) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut plain, mut proxied, mut added, mut noise) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     // In turn; the first is not counted.
     for turn in 0..=count {
         let text = |text: &str| json!([{ "type": "text", "text": text }]);
@@ -68,7 +68,9 @@ fn calls(context: &Context, what: &str, paces: bool) -> Result<Vec<Row>> {
         let body = body.to_string();
         let without = ask(&mut direct, &body)?;
         let with = ask(&mut through, &body)?;
+        let again = ask(&mut direct, &body)?;
         if turn > 0 {
+            noise.push(again - without);
             plain.push(without);
             proxied.push(with);
             added.push(with - without);
@@ -77,7 +79,13 @@ fn calls(context: &Context, what: &str, paces: bool) -> Result<Vec<Row>> {
     let memory = proxy.memory()?;
     proxy.end(count + 1)?;
     let mut rows = Vec::new();
-    for (kind, times) in [("direct", &plain), ("through the proxy", &proxied), ("added", &added)] {
+    let kinds = [
+        ("direct", &plain),
+        ("through the proxy", &proxied),
+        ("added", &added),
+        ("a second direct one less the first", &noise),
+    ];
+    for (kind, times) in kinds {
         for (part, of) in [("50th", 0.5), ("99th", 0.99)] {
             let what = format!("{what}, {kind}, {part} percentile");
             rows.push(Row { what, unit: "ms", samples: percentile(times, of).into_iter().collect() });
