@@ -29,6 +29,7 @@ pub mod prove;
 mod range;
 mod recalled;
 mod record;
+mod removed;
 mod scope;
 mod segments;
 mod served;
