@@ -111,6 +111,7 @@ fn as_value(node: NodeId, parts: &RequestParts, left_out: Option<&Value>) -> Val
         "system": size(system),
         "tools": tools_size,
         "cover": cover,
+        "coverBudget": state.as_ref().map(|state| state.budget),
         "summary": summary,
         "boundary": boundary,
         "opening": opening_messages.len(),
@@ -160,7 +161,12 @@ fn lines(value: &Value) -> Vec<String> {
     lines.push(format!("system prompt: {}", sized(&value["system"])));
     lines.push(format!("{} tools: {}", number(&value["tools"]["count"]), sized(&value["tools"])));
     match &value["cover"] {
-        Value::Null => lines.push("no past".to_owned()),
+        Value::Null => lines.push(match value["coverBudget"].as_u64() {
+            Some(budget) => {
+                format!("no past: no chunk that ends before the session fits into {budget} tokens")
+            }
+            None => "no past".to_owned(),
+        }),
         cover => {
             let members = cover["members"].as_array().map(Vec::as_slice).unwrap_or_default();
             lines.push(format!("past: {}, {}", counted(members.len() as u64, "chunk"), sized(cover)));

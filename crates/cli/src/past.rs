@@ -15,9 +15,10 @@ use jiff::tz::TimeZone;
 use quipu_host::past::project_past;
 use quipu_host::{Home, now};
 use quipu_past::{
-    ChunkEntry, PastError, PastIndex, PastScope, RangeError, ReviewState, TimeRange, set_review_state,
+    ChunkEntry, CoverDetail, CoverSearch, PastError, PastIndex, PastScope, RangeError, ReviewState,
+    TimeRange, set_review_state,
 };
-use quipu_store::{Graph, SessionQuery};
+use quipu_store::{Graph, SessionQuery, WordVectors};
 use serde_json::json;
 
 use crate::args::OutArgs;
@@ -305,6 +306,11 @@ async fn agent_past(store: &dyn Graph, agent: &str) -> Result<PastScope, Failure
 impl PastStore {
     async fn index(&self) -> Result<PastIndex, Failure> {
         Ok(PastIndex::read(&*self.store, &self.scope).await.map_err(quipu_host::Failure::from)?)
+    }
+
+    /// What covers for a question are drawn by.
+    fn search(&self, words: Option<Arc<dyn WordVectors>>, detail: CoverDetail) -> CoverSearch<'_> {
+        CoverSearch { store: &*self.store, scope: &self.scope, words, detail }
     }
 
     async fn find<'a>(&self, index: &'a PastIndex, words: &[String]) -> Result<&'a ChunkEntry, Failure> {

@@ -302,6 +302,9 @@ impl Children {
             Ok(session) => session,
             Err(error) => return ChildEnd::unmade(error.into()),
         };
+        if let Some(budget) = terms.daily {
+            session.purse().limit_purpose(terms.purpose.word(), budget);
+        }
         let input = UserInput::from(prompt).from_source(said_by(terms.purpose.as_str()));
         let asked = async {
             tokio::select! {

@@ -163,7 +163,7 @@ pub use quipu_tools::{
 };
 pub use quipu_transcript::{
     FileConflict, FilePlan, PLAN_TOOL, PlanOutcome, PlannedChange, RESOURCE_PROBLEM, SkippedFile,
-    SubmittedPlan, TODO_TOOL, ToldPart, is_plan_note, typed_text,
+    SubmittedPlan, SummaryPart, TODO_TOOL, is_plan_note, typed_text,
 };
 pub use quipu_workspace::{
     Access, AccessMode, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Reach, Sandbox,

@@ -6,7 +6,7 @@ use quipu_dag::Verdict;
 use quipu_machine::PruneState;
 use quipu_protocol::{BlobId, Entry, Epoch, Model, ModelRequest, NodeId, ToolSpec};
 use quipu_store::{Graph, decode_whole};
-use quipu_transcript::{OpeningMessages, project_messages, told_nodes};
+use quipu_transcript::{OpeningMessages, project_messages, source_nodes};
 
 use crate::error::OpenError;
 use crate::identity::system_text;
@@ -47,7 +47,7 @@ pub async fn reassembled_request(
         let found: Vec<_> = store.nodes(first.as_slice()).await?.into_iter().flatten().collect();
         let whole = decode_whole(store, &found).await?;
         has_lost |= whole.iter().any(|one| match &one.entry {
-            Entry::Compaction(compaction) => told_nodes(compaction).iter().any(|told| hidden.hides(told)),
+            Entry::Compaction(compaction) => source_nodes(compaction).iter().any(|told| hidden.hides(told)),
             _ => false,
         });
     }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use quipu::{Engine, SessionOptions};
 use quipu_memory::active::{
-    ACTIVE_MEMORY, ActiveHit, ActiveMemory, ActiveMode, ActiveSearch, ActiveSearchError,
+    ACTIVE_MEMORY, ActiveBudget, ActiveHit, ActiveMemory, ActiveMode, ActiveSearch, ActiveSearchError,
 };
 use quipu_memory::search::MemoryNotes;
 use quipu_store::Graph;
 
-use crate::{Home, OpenRequest, background_budget};
+use crate::{BackgroundBudget, Home, OpenRequest, background_budget};
 
 /// The search over what is open in a directory.
 struct OpenMemories {
@@ -29,11 +29,13 @@ impl ActiveSearch for OpenMemories {
         ActiveSearch::search(&self.notes, session, query, limit)
     }
 
-    fn budget(&self) -> BoxFuture<'_, f64> {
+    fn budget(&self) -> BoxFuture<'_, ActiveBudget> {
         Box::pin(async {
             // What is not known is not spent.
-            let budget = background_budget(&self.home, &*self.store, ACTIVE_MEMORY).await;
-            budget.ok().and_then(|budget| budget.left()).unwrap_or(0.0)
+            let budget = background_budget(&self.home, &*self.store, ACTIVE_MEMORY).await.ok();
+            let left = budget.as_ref().and_then(BackgroundBudget::left);
+            let daily = left.and(budget.map(|budget| budget.limit));
+            ActiveBudget { left: left.unwrap_or(0.0), daily }
         })
     }
 }

@@ -74,7 +74,7 @@ impl CoverCompaction {
         let covered = cover_session(store, &row, budget, PAST_CHARGE, (about.as_deref(), asked)).await;
         let covered = covered.map_err(SourceError::new)?;
         let text = format!("{HEAD}\n\n{}", covered.text.trim_end());
-        Ok(Some(SourceSummary { text, author: Some(covered.class), told: covered.told }))
+        Ok(Some(SourceSummary { text, author: Some(covered.class), parts: covered.parts }))
     }
 }
 

@@ -9,7 +9,8 @@ use quipu_memory::active::without_quotes;
 use quipu_past::cover::Charge;
 use quipu_past::delay::CoverDelay;
 use quipu_past::{
-    CoverDetail, CoverStock, OpeningState, PAST_SOURCE, PastError, PastIndex, PastScope, ServedCover,
+    CoverDetail, CoverSearch, CoverStock, OpeningState, PAST_SOURCE, PastError, PastIndex, PastScope,
+    ServedCover,
 };
 use quipu_protocol::{Content, Message, NodeId, OpeningBoundary, SessionId, UnixMs};
 use quipu_store::{Graph, RefName, WordVectors};
@@ -98,8 +99,9 @@ impl PastOpening {
         (budget, boundary): (u64, UnixMs),
     ) -> ServedCover {
         let Some(question) = question else { return stock.serve(budget, None, boundary) };
-        let (store, words) = (&*self.store, self.words.clone());
-        let about = stock.about(store, &self.scope, question, asking, words, CoverDetail::Chunks).await;
+        let (store, scope, words) = (&*self.store, &self.scope, self.words.clone());
+        let search = CoverSearch { store, scope, words, detail: CoverDetail::Chunks };
+        let about = stock.about(&search, question, asking).await;
         about.as_ref().unwrap_or(stock).serve(budget, Some(question), boundary)
     }
 

@@ -9,8 +9,8 @@ use quipu_protocol::{
     Json, Limit, Message, Model, ModelError, NodeId, Outcome, Refusal, RunId, StepInfo, ToolSpec, Usage,
 };
 use quipu_transcript::{
-    CarriedState, CutPoint, OpeningMessages, ToldPart, TouchedFiles, carried_words, compaction_note, cut,
-    estimate_text, measure, sent_tokens, summary_of_note, told_details, told_words, words_of_note,
+    CarriedState, CutPoint, OpeningMessages, SummaryPart, TouchedFiles, carried_words, compaction_note, cut,
+    estimate_text, measure, sent_tokens, source_details, source_words, summary_of_note, words_of_note,
 };
 
 use super::refreshing::AfterRefresh;
@@ -349,7 +349,7 @@ impl Machine {
             Ok(Summary { made, .. }) if is_outdated => Err(Box::new(NoSummary { why: None, made })),
             result => result,
         };
-        let Summary { text, made, supplied_by, hooks, provenance, told } = match result {
+        let Summary { text, made, supplied_by, hooks, provenance, parts } = match result {
             Ok(summary) => summary,
             Err(none) => {
                 let NoSummary { why, made } = *none;
@@ -388,13 +388,13 @@ impl Machine {
         let carried = CarriedState::of(self.messages.get(..cut.first_kept).unwrap_or_default());
         let most = self.carried_over();
         let summary = carried.appended_to(compaction_note(&text, earlier, taken, &files, most));
-        let before = self.compacted.as_ref().map_or_else(Vec::new, |before| told_words(before, most));
+        let before = self.compacted.as_ref().map_or_else(Vec::new, |before| source_words(before, most));
         let said = self.nodes.get(cut.begin..cut.first_kept).unwrap_or_default();
         let said = taken.iter().zip(said).filter_map(|(message, node)| {
-            Some(ToldPart { text: carried_words(message, most)?, nodes: vec![*node] })
+            Some(SummaryPart { text: carried_words(message, most)?, nodes: vec![*node] })
         });
-        let words: Vec<ToldPart> = before.into_iter().chain(said).collect();
-        let details = told_details(&files, &summary, told, words);
+        let words: Vec<SummaryPart> = before.into_iter().chain(said).collect();
+        let details = source_details(&files, &summary, parts, words);
         let compaction = Compaction {
             summary,
             first_kept: self.nodes.get(cut.first_kept).copied(),

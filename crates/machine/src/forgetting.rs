@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{Event, ModelRequest, NodeId, Notice};
 use quipu_transcript::{
-    forget_told, forgotten_compaction, forgotten_message, sent_tokens, summarize_anew, told_nodes,
+    forget_sources, forgotten_compaction, forgotten_message, sent_tokens, source_nodes, summarize_anew,
 };
 
 use super::jump::OutdatedSummary;
@@ -43,7 +43,7 @@ impl Machine {
 
     /// The nodes whose words the summary of the last compaction repeats.
     pub fn summed_nodes(&self) -> Vec<NodeId> {
-        self.compacted.as_ref().map_or_else(Vec::new, |compacted| told_nodes(compacted))
+        self.compacted.as_ref().map_or_else(Vec::new, |compacted| source_nodes(compacted))
     }
 
     /// Whether a call is under way that is made of something which was forgotten since.
@@ -67,8 +67,10 @@ impl Machine {
         if let Some(compacted) = self.compacted.take_if(|_| is_summary) {
             self.compacted = Some(Arc::new(forgotten_compaction(&compacted)));
         }
-        let told = self.compacted.as_ref();
-        if let Some(left) = told.and_then(|told| forget_told(told, |node| forgotten.contains(node))) {
+        let summary = self.compacted.as_ref();
+        if let Some(left) =
+            summary.and_then(|summary| forget_sources(summary, |node| forgotten.contains(node)))
+        {
             summarize_anew(&mut self.messages, &left);
             self.compacted = Some(Arc::new(left));
             changed.push(0);

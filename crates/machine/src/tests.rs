@@ -795,7 +795,7 @@ impl World {
                         supplied_by,
                         hooks: Vec::new(),
                         provenance: None,
-                        told: Vec::new(),
+                        parts: Vec::new(),
                     })
                 }
                 _ => Ok(Summary {
@@ -804,7 +804,7 @@ impl World {
                     supplied_by: None,
                     hooks: Vec::new(),
                     provenance: None,
-                    told: Vec::new(),
+                    parts: Vec::new(),
                 }),
             };
             let calls = match &result {

@@ -10,7 +10,7 @@ use quipu_protocol::{
     NodeId, Notice, Outcome, Provenance, QueuedItem, Refusal, RunId, Scope, SessionId, StepInfo, Thinking,
     ToolCall, ToolSpec, Touches, UnixMs, Usage, UserInput,
 };
-use quipu_transcript::{FilePlan, Measure, Prune, ToldPart};
+use quipu_transcript::{FilePlan, Measure, Prune, SummaryPart};
 use serde::{Deserialize, Serialize};
 
 use super::hooked::Interventions;
@@ -730,7 +730,7 @@ pub struct Summary {
     /// Where it comes from, when that is no model.
     pub provenance: Option<Provenance>,
     /// The parts of it that repeat words of nodes.
-    pub told: Vec<ToldPart>,
+    pub parts: Vec<SummaryPart>,
 }
 
 /// Why there is no summary, and the calls that were made for it all the same.

@@ -131,6 +131,12 @@ pub async fn write_chunk(
         (Some(span), Some(whole)) if !span.covers(whole) => {
             return Err(PastError::BadDraft(format!("it is of {whole}, which reaches beyond {span}")));
         }
+        (Some(span), None) if span.start() > now => {
+            return Err(PastError::BadDraft(format!(
+                "{span} begins in the future, and nothing was said then; write a range that has begun, such as today, yesterday or \
+                 last week"
+            )));
+        }
         (Some(span), _) => span,
         (None, Some(whole)) => whole,
         (None, None) => return Err(PastError::BadDraft("it names no time, no chunk and no node".to_owned())),

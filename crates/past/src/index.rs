@@ -4,13 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use quipu_protocol::{AuthorClass, NodeId, Origin, Provenance, SessionId, UnixMs};
-use quipu_store::{Graph, HiddenSnapshot, Seq, SessionQuery, StoreError};
+use quipu_store::{Graph, HiddenSnapshot, Seq};
 use quipu_transcript::{DecodedEntry, decode};
 
 use crate::chunk::PastRecord;
 use crate::pages::Pages;
 use crate::proof_record::{ChunkVerdict, GROUNDING_RULES, ProofRecord};
 use crate::record::{StoredRecord, is_of_a_person, read_chunk};
+use crate::removed::RemovedSessions;
 use crate::work::{is_work_of_chunks, is_work_of_nodes};
 use crate::writer::EXTRACTOR;
 use crate::{
@@ -144,7 +145,7 @@ pub struct PastIndex {
     /// What chunks name as a child, and have not.
     pub(crate) lost: HashSet<PastId>,
     /// Sessions with leaves that were removed.
-    pub(crate) removed: HashSet<SessionId>,
+    pub(crate) removed: RemovedSessions,
     /// The first faults that were found.
     pub faults: Vec<FaultyNode>,
     /// How many there are.
@@ -179,7 +180,7 @@ impl PastIndex {
         }
         index.drop_forgotten();
         (0..index.chunks.len()).for_each(|at| index.list(at));
-        index.removed = removed_sessions(store, index.leaves.keys()).await?;
+        index.removed = RemovedSessions::read(store, index.leaves.keys()).await?;
         index.drop_removed();
         index.check_children();
         Ok(index)
@@ -381,7 +382,7 @@ impl PastIndex {
     /// # Errors
     /// What the store says.
     pub async fn is_removed_same(&self, store: &dyn Graph) -> Result<bool, PastError> {
-        Ok(removed_sessions(store, self.leaves.keys()).await? == self.removed)
+        Ok(self.removed.is_same(store, self.leaves.keys()).await?)
     }
 
     /// Sessions that leaves are of.
@@ -639,27 +640,6 @@ impl PastIndex {
             }
         }
     }
-}
-
-/// Of these sessions, those that were removed. One of which nothing is known was not: a past may come without its sessions.
-pub(crate) async fn removed_sessions(
-    store: &dyn Graph,
-    of: impl Iterator<Item = &SessionId>,
-) -> Result<HashSet<SessionId>, StoreError> {
-    let of: Vec<&SessionId> = of.collect();
-    let mut removed = HashSet::new();
-    if of.is_empty() {
-        return Ok(removed);
-    }
-    let rows = store.sessions(SessionQuery { children: true, ..SessionQuery::default() }).await?;
-    let there: HashSet<&SessionId> = rows.iter().map(|row| &row.id).collect();
-    for id in of.into_iter().filter(|id| !there.contains(id)) {
-        let known = store.sessions(SessionQuery { id: Some(id.clone()), ..SessionQuery::default() }).await?;
-        if !known.is_empty() && known.iter().all(|row| row.head.is_none()) {
-            removed.insert(id.clone());
-        }
-    }
-    Ok(removed)
 }
 
 fn is_digits(text: &str) -> bool {

@@ -29,6 +29,7 @@ pub mod prove;
 mod range;
 mod recalled;
 mod record;
+mod removed;
 mod scope;
 mod segments;
 mod served;
@@ -71,7 +72,7 @@ pub use scope::{PAST_SESSION, PastScope};
 pub use segments::{
     HARD_BYTES, HARD_NODES, IDLE, SOFT_BYTES, SOFT_NODES, Segment, SessionSegments, segments_of,
 };
-pub use served::{CoverDetail, CoverStock, PastCover, ServedCover, ServedMember};
+pub use served::{CoverDetail, CoverSearch, CoverStock, PastCover, ServedCover, ServedMember};
 pub use session_cover::{SessionCover, SessionCoverError, cover_session};
 pub use source::{SourceSpeaker, SourceText, time_of};
 pub use summary::{ChildSummary, ExtractiveSummary, Summariser};

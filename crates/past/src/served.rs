@@ -64,6 +64,19 @@ pub enum CoverDetail {
     Turns,
 }
 
+/// What a question is searched with among the sources of a past. Whoever draws a cover for a question takes it from here.
+#[derive(Clone)]
+pub struct CoverSearch<'a> {
+    /// Where.
+    pub store: &'a dyn Graph,
+    /// Whose past it is.
+    pub scope: &'a PastScope,
+    /// The second signal, by meaning: where there is a model for it.
+    pub words: Option<Arc<dyn WordVectors>>,
+    /// What it leads to.
+    pub detail: CoverDetail,
+}
+
 /// A cover as a session serves and keeps it: the text, and what it was made of.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -191,7 +204,7 @@ impl CoverStock {
         Ok(Self { chunks: Arc::new(chunks), about: None })
     }
 
-    /// The same with what a search of the store finds for a question among the sources: by words, and by meaning where `words` has
+    /// The same with what a search of the store finds for a question among the sources: by words, and by meaning where the search has
     /// vectors. Covers that are asked for this question are drawn there; with [`CoverDetail::Turns`] down to what was said, for up to
     /// four fifths of the budget. What is new is indexed before, for half a second at most. Nothing is found of the session `asking`,
     /// whose words the question is.
@@ -200,14 +213,12 @@ impl CoverStock {
     /// What the store says.
     pub async fn about(
         &self,
-        store: &dyn Graph,
-        scope: &PastScope,
+        search: &CoverSearch<'_>,
         question: &str,
         asking: Option<&SessionId>,
-        words: Option<Arc<dyn WordVectors>>,
-        detail: CoverDetail,
     ) -> Result<Self, PastError> {
         let chunks = &self.chunks;
+        let CoverSearch { store, scope, words, detail } = search.clone();
         let recalled = RecalledTurns::find(store, scope, &chunks.leaves, (question, asking), words).await?;
         let mut relevance = relative(chunks.relevance.scores(question), SUMMARIES);
         let mut turns = HashMap::new();
@@ -237,7 +248,7 @@ impl CoverStock {
                 Some(forest) => (forest, about.relevance.clone(), FOCUS),
                 None => (&self.chunks.forest, about.relevance.clone(), 0),
             },
-            (None, Some(question)) => (&self.chunks.forest, self.scores(question), 0),
+            (None, Some(question)) => (&self.chunks.forest, self.chunks.relevance.scores(question), 0),
             (None, None) => (&self.chunks.forest, Vec::new(), 0),
         }
     }
@@ -267,13 +278,7 @@ impl CoverStock {
         ServedCover { text: render(&lines), cost, members, left_out }
     }
 
-    /// Which chunks [`serve`](Self::serve) gives, and why.
-    #[must_use]
-    pub fn serve_plan(&self, budget: u64, question: Option<&str>, boundary: UnixMs) -> Cover {
-        self.serving(budget, question, boundary).0
-    }
-
-    /// The same, with what stands around the lines.
+    /// Which chunks it gives, and what stands around the lines.
     fn serving(&self, budget: u64, question: Option<&str>, boundary: UnixMs) -> (Cover, u64) {
         // There is always room for the last line.
         let longest = TimeRange::ALL.key();
@@ -300,22 +305,20 @@ impl CoverStock {
     /// What is served within a budget, in tokens or whatever the charge counts; `question` draws what has its words.
     #[must_use]
     pub fn cover(&self, budget: u64, question: Option<&str>) -> PastCover {
-        self.cover_before(budget, question, None)
-    }
-
-    /// The same of what ended before a moment: `boundary` is the first one of the present.
-    #[must_use]
-    pub fn cover_before(&self, budget: u64, question: Option<&str>, boundary: Option<UnixMs>) -> PastCover {
         let frame = frame_cost(self.chunks.charge);
         let (forest, relevance, focus) = self.signal(question);
-        let ask = CoverAsk {
-            budget: budget.saturating_sub(frame),
-            relevance,
-            boundary,
-            focus,
-            ..CoverAsk::default()
-        };
-        let cover = forest.cover(&ask);
+        let ask = CoverAsk { budget: budget.saturating_sub(frame), relevance, focus, ..CoverAsk::default() };
+        self.rendered(forest.cover(&ask), frame)
+    }
+
+    /// The chunks that [`serve`](Self::serve) gives, and why: `boundary` is the first moment of the present.
+    #[must_use]
+    pub fn cover_before(&self, budget: u64, question: Option<&str>, boundary: UnixMs) -> PastCover {
+        let (cover, frame) = self.serving(budget, question, boundary);
+        self.rendered(cover, frame)
+    }
+
+    fn rendered(&self, cover: Cover, frame: u64) -> PastCover {
         let lines: Vec<CoverLine> =
             cover.members.iter().filter_map(|member| self.line(&member.id).cloned()).collect();
         let cost = if lines.is_empty() { 0 } else { cover.used.saturating_add(frame) };
@@ -329,10 +332,10 @@ impl CoverStock {
         self.chunks.lines.get(node).or_else(turn)
     }
 
-    /// How much the words of chunks have to do with a question.
+    /// How much chunks have to do with a question, by what covers for it are drawn.
     #[must_use]
     pub fn scores(&self, question: &str) -> Vec<(NodeId, f64)> {
-        self.chunks.relevance.scores(question)
+        self.signal(Some(question)).1
     }
 
     /// The key of a chunk or of a raw turn, by its node.

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use quipu_dag::sha256;
 use quipu_protocol::{AuthorClass, NodeId, UnixMs};
 use quipu_store::{Graph, SessionRow, StoreError, decode_nodes};
-use quipu_transcript::ToldPart;
+use quipu_transcript::SummaryPart;
 
 use crate::cover::line_text;
 use crate::cover::{
@@ -42,7 +42,7 @@ pub struct SessionCover {
     /// The class of the least trusted of them.
     pub class: AuthorClass,
     /// The lines, and the nodes whose words each has.
-    pub told: Vec<ToldPart>,
+    pub parts: Vec<SummaryPart>,
 }
 
 /// Why a stretch of a session cannot be covered.
@@ -192,13 +192,13 @@ pub async fn cover_session(
         let mut nodes = stretch.told.clone();
         nodes.sort_unstable();
         nodes.dedup();
-        Some(ToldPart { text: line_text(line).trim_end().to_owned(), nodes })
+        Some(SummaryPart { text: line_text(line).trim_end().to_owned(), nodes })
     };
-    let told = members.iter().filter_map(part).collect();
+    let parts = members.iter().filter_map(part).collect();
     let lines: Vec<CoverLine> = members.iter().filter_map(|at| lines.get(*at)).cloned().collect();
     let keys = lines.iter().map(|line| line.key.clone()).collect();
     let cost = cover.used.saturating_add(frame);
-    Ok(SessionCover { text: render(&lines), cost, keys, nodes, class, told })
+    Ok(SessionCover { text: render(&lines), cost, keys, nodes, class, parts })
 }
 
 /// A node with when it was said.

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use quipu_protocol::{NodeId, SessionId};
 use quipu_store::{Fut, Graph, RefName, StoreError, Withdrawal, WithdrawnSource, decode_nodes};
 
-use crate::index::removed_sessions;
 use crate::record::StoredRecord;
+use crate::removed::RemovedSessions;
 use crate::{PAST_SESSION, PastError, PastId, PastIndex, PastScope};
 
 /// Pasts that are remembered, until they change.
@@ -29,7 +29,7 @@ struct KnownPast {
     hidden: u64,
     /// Sessions that leaves are of, and those of them that were removed.
     sessions: Arc<HashSet<SessionId>>,
-    removed: Arc<HashSet<SessionId>>,
+    removed: Arc<RemovedSessions>,
     withdrawn: Arc<HashMap<PastId, Withdrawal>>,
 }
 
@@ -47,7 +47,7 @@ impl WithdrawnChunks {
         // Nothing can break down while it is held.
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&session).cloned();
         if let Some(known) = known.filter(|known| (known.head, known.hidden) == (head, hidden))
-            && removed_sessions(store, known.sessions.iter()).await? == *known.removed
+            && known.removed.is_same(store, known.sessions.iter()).await?
         {
             return Ok(known.withdrawn);
         }

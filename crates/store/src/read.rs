@@ -48,6 +48,9 @@ pub trait ReadModel: Send + Sync + 'static {
     /// How a ref moved, newest first.
     fn reflog<'a>(&'a self, query: &'a ReflogQuery) -> Fut<'a, Vec<LoggedMove>>;
 
+    /// Refs that came to stand or were removed since a place of the log of their moves. Reads the moves since, and nothing else.
+    fn ref_changes(&self, since: Option<RefLogPlace>) -> Fut<'_, RefChanges>;
+
     /// Sessions, the last changed first.
     fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>>;
 
@@ -128,6 +131,25 @@ pub trait Graph: Store + ReadModel {
     fn vectors(&self) -> Option<&dyn Vectors> {
         None
     }
+}
+
+/// A place in the log of moves of refs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RefLogPlace {
+    /// The newest move before it; 0 where there is none.
+    pub id: i64,
+    /// When that was.
+    pub at: UnixMs,
+}
+
+/// What became of refs since a place of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RefChanges {
+    /// Where the log ends now.
+    pub until: RefLogPlace,
+    /// The refs that came to stand or were removed, each as often as that. `None` where no place was given, or where the log has it no
+    /// more: then all may be others.
+    pub names: Option<Vec<RefName>>,
 }
 
 /// A node and one of its children.

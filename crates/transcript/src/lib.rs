@@ -25,8 +25,8 @@ mod project;
 mod provenance;
 mod prune;
 mod settings;
+mod summary_sources;
 mod title;
-mod told;
 mod words;
 mod workspace_note;
 
@@ -48,6 +48,6 @@ pub use project::*;
 pub use provenance::provenance;
 pub use prune::*;
 pub use settings::*;
+pub use summary_sources::*;
 pub use title::*;
-pub use told::*;
 pub use workspace_note::*;

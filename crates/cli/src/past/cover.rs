@@ -26,7 +26,8 @@ pub(super) async fn show(args: &CoverArgs) -> Result<(), Failure> {
         let sealer = home.engine(past.store.clone(), &home.settings())?.sealer().clone();
         let sealed = sealer.seal(question);
         let words = quipu_host::local_vectors(home)?;
-        let about = stock.about(&*past.store, &past.scope, &sealed, None, words, CoverDetail::Turns).await;
+        let search = past.search(words, CoverDetail::Turns);
+        let about = stock.about(&search, &sealed, None).await;
         stock = about.map_err(quipu_host::Failure::from)?;
         return tell(args, &index, &past, &stock, Some(&sealed));
     }

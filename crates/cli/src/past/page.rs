@@ -38,7 +38,7 @@ pub(super) async fn write(args: &PageArgs) -> Result<(), Failure> {
         .map(|row| row.id)
         .chain(index.chunks().filter_map(|chunk| chunk.session.clone()))
         .chain([past.scope.session()])
-        .chain(moment.session)
+        .chain(moment.session.clone())
         .collect();
     let sessions: Vec<SessionId> = sessions.into_iter().collect();
     // What is written is sealed, as everything is.
@@ -53,11 +53,13 @@ pub(super) async fn write(args: &PageArgs) -> Result<(), Failure> {
         budget: args.cover.budget,
         charge: CHARGE,
         about,
+        asking: moment.session,
         boundary: moment.at,
         request: moment.request,
         now: now(),
     };
-    let page = PastPage::read(&*past.store, &past.scope, &index, ask).await;
+    let words = quipu_host::local_vectors(&past.home)?;
+    let page = PastPage::read(&*past.store, &past.scope, &index, ask, words).await;
     let page = page.map_err(quipu_host::Failure::from)?;
     let bytes = save(&page, path).map_err(|error| not_written(path, &error))?;
     home(&args.of.out.store)?.wrote(path, WrittenKind::Export, &sessions);

@@ -8,7 +8,7 @@ use quipu_past::prove::{
     AblationAsk, Answers, GroundingProof, ProofQuestion, UngroundedChunk, ask_questions, ground_all,
     keep_proof, prove_structure, read_questions,
 };
-use quipu_past::{AblationRecord, CoverStock, PastIndex, ProofRecord, StructureRecord};
+use quipu_past::{AblationRecord, CoverDetail, CoverStock, PastIndex, ProofRecord, StructureRecord};
 use serde_json::{Value, json};
 
 use super::cover::CHARGE;
@@ -107,8 +107,10 @@ async fn ask(
     let stock = stock.map_err(quipu_host::Failure::from)?;
     // Before anything is paid for: nothing may fail afterwards.
     let sealer = home.engine(past.store.clone(), &home.settings())?.sealer().clone();
-    let ask = AblationAsk { tokens: args.tokens, chunks: args.chunks, is_blind: args.blind, seed: args.seed };
-    let asked = ask_questions(&*past.store, &past.scope, index, &stock, questions, (ask, reader)).await;
+    let (tokens, chunks, is_blind, seed) = (args.tokens, args.chunks, args.blind, args.seed);
+    let ask = AblationAsk { tokens, chunks, is_blind, boundary: now(), seed };
+    let search = past.search(quipu_host::local_vectors(home)?, CoverDetail::Chunks);
+    let asked = ask_questions(&search, index, &stock, questions, (ask, reader)).await;
     let (mut record, answers) = asked;
     record.model = reader.model().to_owned();
     record.cost = reader.spent();

@@ -1,6 +1,6 @@
 //! Active memory in sessions of the command: notes stand beside the prompts that they fit.
 
-use quipu_testkit::Answer;
+use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::Value;
 
 use crate::support::*;
@@ -121,4 +121,30 @@ fn model_is_asked_where_the_search_settles_nothing() {
     assert_eq!(sent.len(), 2);
     assert_eq!(tools(&sent[0]), ["memory_get", "memory_search"]);
     assert!(!sent[1].to_string().contains("<active_memory>"), "{}", sent[1]);
+}
+
+#[test]
+fn model_is_asked_by_one_of_two_sessions_that_the_budget_is_for() {
+    let world = noted();
+    // One call may cost a dollar and more.
+    price(&world);
+    world.run(&["config", "set", "memory.active.mode", "always"]).ok();
+    world.run(&["config", "set", "budget.background", r#"{"active-memory": 1.5}"#]).ok();
+    let gate = Gate::new();
+    let held = Answer::new().text("It wants the token that is blue.").usage(10, 500, 0, 0).stream();
+    world.server.push(Reply::sse("").then_gate(&gate).then(held));
+    let first = world.start(&["-p", "What does the staging deploy need first?"]);
+    reached(&gate);
+    // The other one waits for no money that is reserved.
+    world.run(&["config", "set", "budget.waitMs", "1"]).ok();
+    world.server.push(Answer::new().text("Two.").reply().only_for("staging deploy need second"));
+    world.run(&["-p", "What does the staging deploy need second?"]).ok();
+    let requests = world.requests();
+    assert_eq!(requests.len(), 2, "the model of active memory is asked once");
+    let text = messages(&requests[1]).iter().map(wire_text).collect::<String>();
+    assert!(text.contains("- memory/2020-01-02.md#L1 (owner): "), "what the search found is added: {text}");
+    world.server.push(Answer::new().text("One.").reply());
+    gate.open();
+    first.wait().exits(0);
+    assert_eq!(world.requests().len(), 3);
 }

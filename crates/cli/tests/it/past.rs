@@ -403,6 +403,7 @@ fn person_writes_chunks_and_puts_them_in_the_place_of_others() {
     assert!(!world.run(&["past", "cover", "--budget", "100000"]).ok().text().contains("Step 3 used"));
     for (command, why) in [
         (&["past", "create", "2025-01-01", "--text", " "][..], "a summary has 1 to"),
+        (&["past", "create", "9000-01-01", "--text", "x"], "begins in the future"),
         (&["past", "create", "2025-02-01", "--text", "x", "--source", &node], "reaches beyond"),
         (&["past", "create", "sometime", "--text", "x"], "is no time"),
         (&["past", "supersede", "deadbeef99", "--text", "x"], "no chunk of project"),

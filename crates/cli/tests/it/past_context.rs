@@ -342,6 +342,75 @@ fn context_at_a_node_shows_what_stood_in_its_request() {
     world.check();
 }
 
+#[test]
+fn budget_below_one_chunk_leaves_requests_without_a_past() {
+    let world = remembering(1);
+    world.run(&["config", "set", "memory.timeTokens", "80"]).ok();
+    world.run(&["-p", "What was the branch called?"]).ok();
+    let said = text(&world.requests()[0]);
+    assert!(said.contains("What was the branch called?"), "{said}");
+    assert!(!said.contains("<past>") && !said.contains("present moment begins."), "{said}");
+    let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    let last = world.nodes_of(&[&session]).into_iter().rfind(|node| node["role"] == "assistant").unwrap();
+    let shown = world.run(&["context", "--at", last["id"].as_str().unwrap()]).ok().text();
+    assert!(shown.contains("no past: no chunk that ends before the session fits into "), "{shown}");
+    world.check();
+}
+
+#[test]
+fn page_of_a_turn_has_the_cover_of_the_session_for_it() {
+    let world = World::new((0..2).map(|at| Answer::new().text(&format!("Answer {at}.")).reply()));
+    let filler = "Nothing else is to be told of it. ".repeat(20);
+    for day in 3..11 {
+        let said: Vec<String> = (0..6)
+            .map(|turn| match (day, turn) {
+                (5, 2) => format!("Go on with part 2. {filler} The heron gate opens with 7411. {filler}"),
+                _ => format!("Go on with part {turn} of day {day}. {filler}"),
+            })
+            .collect();
+        import(&world, &format!("day{day}"), day, &said.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    world.run(&["memory", "on"]).ok();
+    for (key, value) in [
+        ("memory.time", "on"),
+        ("memory.timeTokens", "900"),
+        ("memory.boundary", "false"),
+        ("memory.delay", "false"),
+    ] {
+        world.run(&["config", "set", key, value]).ok();
+    }
+    world.run(&["past", "build"]).ok();
+    world.run(&["-p", "How does the heron gate open?"]).ok();
+    world.run(&["-c", "-p", "two"]).ok();
+    let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    let nodes = world.nodes_of(&[&session]);
+    let asked = nodes.iter().find(|node| node["role"] == "user").unwrap()["id"].as_str().unwrap();
+    let answer = nodes.iter().rfind(|node| node["role"] == "assistant").unwrap()["id"].as_str().unwrap();
+    let context = world.run(&["context", "--at", answer, "--json"]).ok().json()["cover"].clone();
+    let members = context["members"].as_array().unwrap();
+    let mut wanted: Vec<&str> = members.iter().map(|member| &member["id"].as_str().unwrap()[..12]).collect();
+    wanted.sort_unstable();
+    let page = |name: &str, at: &str| {
+        world.run(&["past", "page", "-o", name, "--at", at, "--budget", "900"]).ok();
+        let text = std::fs::read_to_string(world.path("work").join(name)).unwrap();
+        let ids = data_of(&text, "chunks")["ids"].as_str().unwrap().to_owned();
+        (data_of(&text, "rest"), ids)
+    };
+    let chosen = |decisions: &Value, ids: &str| -> Vec<String> {
+        let chosen = decisions.as_array().unwrap().iter().filter(|one| one[1] == "chosen");
+        let place = |one: &Value| usize::try_from(one[0].as_u64().unwrap()).unwrap() * 12;
+        let mut chosen: Vec<String> = chosen.map(|one| ids[place(one)..place(one) + 12].to_owned()).collect();
+        chosen.sort_unstable();
+        chosen
+    };
+    let (rest, ids) = page("turn.html", asked);
+    assert_eq!(chosen(&rest["cover"]["decisions"], &ids), wanted, "{rest}");
+    // Of the request that had it, it says why.
+    let (rest, ids) = page("answer.html", answer);
+    assert_eq!(chosen(&rest["given"]["request"]["cover"]["decisions"], &ids), wanted, "{rest}");
+    world.check();
+}
+
 /// What a page has as data.
 fn data_of(page: &str, name: &str) -> Value {
     let (_, data) = page.split_once(&format!("id=data-{name}>")).unwrap();

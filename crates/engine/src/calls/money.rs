@@ -38,10 +38,20 @@ pub(crate) struct Purse {
     ledger: Option<Arc<dyn Graph>>,
     pub(super) held: Mutex<Reservations>,
     measured: Mutex<Option<InputCount>>,
+    /// What all calls of the session may cost in a day, where it is for a purpose with an amount.
+    pub(super) amount: Mutex<Option<PurposeAmount>>,
     /// What the calls of the run may cost together.
     pub(crate) book: RunBook,
     /// For a call beside the session's own: what the run that pays holds back for it.
     promised: Mutex<Option<SideHold>>,
+}
+
+/// What calls of a purpose may cost in a day.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct PurposeAmount {
+    pub(super) purpose: Arc<str>,
+    /// US dollars.
+    pub(super) budget: f64,
 }
 
 /// What a run holds back for a call beside its own.
@@ -173,7 +183,7 @@ impl Purse {
     pub(crate) fn new(daily: Option<f64>, wait: Option<Duration>, ledger: Option<Arc<dyn Graph>>) -> Self {
         let (held, measured, book) = (Mutex::default(), Mutex::default(), RunBook::default());
         let (daily, wait, promised) = (Mutex::new(daily), wait.unwrap_or(WAIT), Mutex::default());
-        Self { daily, wait, ledger, held, measured, book, promised }
+        Self { daily, wait, ledger, held, measured, amount: Mutex::default(), book, promised }
     }
 
     /// For calls beside those of the session: the same limits, and reservations of their own.
@@ -308,7 +318,8 @@ impl Caller {
         let made = order.made();
         let run = order.money.map(|money| RunMoney { left: money.left - made, ..money });
         let daily = self.purse.daily();
-        if run.is_none() && daily.is_none() && order.daily.is_none() {
+        let of_purpose = self.amount_of(order);
+        if run.is_none() && daily.is_none() && of_purpose.is_none() {
             return Ok(None);
         }
         if let Some(budget) = daily {
@@ -352,9 +363,9 @@ impl Caller {
             let wanted = WantedAmount { full: amount, least: price.least().min(amount), made: nano(made) };
             amount = self.reserve_of_day(order, &price, budget, wanted).await?;
         }
-        if let Some(budget) = order.daily {
+        if let Some(of) = &of_purpose {
             let wanted = WantedAmount { full: amount, least: price.least().min(amount), made: nano(made) };
-            amount = self.reserve_of_purpose(order, budget, wanted).await?;
+            amount = self.reserve_of_purpose(order, of, wanted).await?;
         }
         let mut most = price.most;
         if amount < price.full() {
@@ -387,8 +398,8 @@ impl Caller {
         if let Some(budget) = self.purse.daily() {
             self.reserve_of_day(order, &price, budget, wanted()).await?;
         }
-        if let Some(budget) = order.daily {
-            self.reserve_of_purpose(order, budget, wanted()).await?;
+        if let Some(of) = self.amount_of(order) {
+            self.reserve_of_purpose(order, &of, wanted()).await?;
         }
         Ok(())
     }

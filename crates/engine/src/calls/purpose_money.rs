@@ -1,24 +1,43 @@
 //! The amount that calls of a purpose may cost in a day: reserved before each is sent, so that all processes together stay within it.
 
+use std::sync::Arc;
+
 use quipu_protocol::{Limit, Outcome, UnixMs};
 use quipu_store::{Reservation, ReserveId, ReserveRequest, UsageGrouping, UsageQuery};
 use tokio::time::Instant;
 
-use super::money::{TTL, WantedAmount, after, dollars, floor_nano, locked, nano, unread};
+use super::money::{
+    PurposeAmount, Purse, TTL, WantedAmount, after, dollars, floor_nano, locked, nano, unread,
+};
 use super::{CallJob, Caller};
 use crate::clock::fresh_id;
 
+impl Purse {
+    /// All calls of its session are for a purpose: what each may cost is reserved of the amount of that.
+    pub(crate) fn limit_purpose(&self, purpose: Arc<str>, budget: f64) {
+        *locked(&self.amount) = Some(PurposeAmount { purpose, budget });
+    }
+}
+
 impl Caller {
+    /// The amount that a call belongs to: that of its own purpose, or of the purpose of its session.
+    pub(super) fn amount_of(&self, order: &CallJob) -> Option<PurposeAmount> {
+        match order.daily {
+            Some(budget) => Some(PurposeAmount { purpose: order.purpose.name().into(), budget }),
+            None => locked(&self.purse.amount).clone(),
+        }
+    }
+
     /// Reserves what is wanted of the amount of the purpose; waits while only others stand in the way. Gives what the call may cost.
     pub(super) async fn reserve_of_purpose(
         &self,
         order: &CallJob,
-        budget: f64,
+        of: &PurposeAmount,
         wanted: WantedAmount,
     ) -> Result<i64, Outcome> {
         let WantedAmount { full, least, made } = wanted;
         let (purse, store) = (&self.purse, self.money_store());
-        let purpose = order.purpose.name();
+        let PurposeAmount { purpose, budget } = of;
         let fresh = || ReserveId::of_purpose(purpose, &fresh_id());
         let id = locked(&purse.held).purpose.get_or_insert_with(fresh).clone();
         let began = Instant::now();
@@ -28,13 +47,13 @@ impl Caller {
             let today = self.clock.day_of(now);
             let changed = store.changed();
             let settles = began.elapsed() >= purse.wait;
-            let Some(known) = self.spent_for(order, today, began).await? else { continue };
+            let Some(known) = self.spent_for(order, purpose, (today, began)).await? else { continue };
             let ask = ReserveRequest {
                 id: id.clone(),
                 since: today,
                 now,
                 expires: after(now, TTL),
-                limit: floor_nano(budget),
+                limit: floor_nano(*budget),
                 elsewhere: known,
                 full: full.saturating_add(made),
                 least: least.saturating_add(made),
@@ -42,7 +61,8 @@ impl Caller {
             };
             let reserved = store.reserve(ask.clone()).await.map_err(|error| unread(&error))?;
             // What ended meanwhile is reserved no more, and was not known to be spent.
-            if self.spent_for(order, today, began).await?.is_none_or(|spent_now| spent_now > known) {
+            if self.spent_for(order, purpose, (today, began)).await?.is_none_or(|spent_now| spent_now > known)
+            {
                 continue;
             }
             let Reservation { granted, spent, others } = reserved;
@@ -50,7 +70,7 @@ impl Caller {
                 return Ok(granted.saturating_sub(made));
             }
             if ask.least > ask.limit.saturating_sub(spent) || settles {
-                return Err(Outcome::Limit(Limit::Cost(budget)));
+                return Err(Outcome::Limit(Limit::Cost(*budget)));
             }
             if !is_notified {
                 is_notified = true;
@@ -70,15 +90,15 @@ impl Caller {
     async fn spent_for(
         &self,
         order: &CallJob,
-        since: UnixMs,
-        began: Instant,
+        purpose: &str,
+        (since, began): (UnixMs, Instant),
     ) -> Result<Option<i64>, Outcome> {
         let changed = self.money_store().changed();
         let settles = began.elapsed() >= self.purse.wait;
         let query = UsageQuery { by: UsageGrouping::Purpose, since: Some(since), until: None };
         let known = self.money_store().usage(query).await.map_err(|error| unread(&error))?;
         if known.behind == 0 {
-            let of_purpose = known.found.iter().filter(|sum| sum.key == order.purpose.name());
+            let of_purpose = known.found.iter().filter(|sum| sum.key == purpose);
             return Ok(Some(nano(of_purpose.map(|sum| sum.cost).sum())));
         }
         if settles {

@@ -142,6 +142,8 @@ pub struct ChildRequest {
     pub max_turns: u32,
     /// US dollars at most, all its calls together: as for [`CallRequest::budget`].
     pub budget: Option<f64>,
+    /// As for [`CallRequest::daily`], for each of its calls: one that does not fit is not made, and ends it.
+    pub daily: Option<f64>,
     /// As for [`CallRequest::deadline`].
     pub deadline: Duration,
 }
@@ -159,6 +161,7 @@ impl ChildRequest {
             max_tokens: RUNNER_TOKENS,
             max_turns: RUNNER_TURNS,
             budget: None,
+            daily: None,
             deadline: RUNNER_DEADLINE,
         }
     }
@@ -212,6 +215,14 @@ impl ChargedCost {
 }
 
 impl Terms {
+    /// The same with an amount for a day.
+    fn within(self, daily: Option<f64>) -> Result<Self, BadRequest> {
+        if daily.is_some_and(|dollars| !(dollars > 0.0 && dollars.is_finite())) {
+            return Err(BadRequest::Budget);
+        }
+        Ok(Self { daily, ..self })
+    }
+
     /// US dollars at most.
     pub(crate) fn budget_for(&self, model: &Model) -> Option<f64> {
         self.budget.or_else(|| model.cost.are_known().then_some(RUNNER_BUDGET))
@@ -242,11 +253,7 @@ pub(crate) type ModelRoute = (Arc<Model>, Arc<dyn Provider>);
 impl CallRequest {
     pub(super) fn order(self, run: Option<RunId>, sealer: &Sealer) -> Result<CallOrder, BadRequest> {
         let Self { purpose, system, messages, model, thinking, max_tokens, budget, daily, deadline } = self;
-        if daily.is_some_and(|dollars| !(dollars > 0.0 && dollars.is_finite())) {
-            return Err(BadRequest::Budget);
-        }
-        let terms = terms(purpose, run, model, thinking, max_tokens, budget, deadline)?;
-        let terms = Terms { daily, ..terms };
+        let terms = terms(purpose, run, model, thinking, max_tokens, budget, deadline)?.within(daily)?;
         let mut bytes = system.len();
         let mut sealed = Vec::with_capacity(messages.len());
         for message in messages {
@@ -274,9 +281,9 @@ impl CallRequest {
 
 impl ChildRequest {
     pub(super) fn order(self, run: Option<RunId>, sealer: &Sealer) -> Result<ChildOrder, BadRequest> {
-        let Self { purpose, prompt, system, tools, model, thinking, max_tokens, max_turns, budget, deadline } =
-            self;
-        let terms = terms(purpose, run, model, thinking, max_tokens, budget, deadline)?;
+        let Self { purpose, prompt, system, tools, model, thinking, .. } = self;
+        let Self { max_tokens, max_turns, budget, daily, deadline, .. } = self;
+        let terms = terms(purpose, run, model, thinking, max_tokens, budget, deadline)?.within(daily)?;
         if prompt.trim().is_empty() {
             return Err(BadRequest::Empty);
         }
@@ -363,5 +370,6 @@ mod tests {
         assert_eq!(order(child()), Ok(()));
         assert_eq!(order(ChildRequest { prompt: "\n".into(), ..child() }), Err(BadRequest::Empty));
         assert_eq!(order(ChildRequest { max_turns: 0, ..child() }), Err(BadRequest::Turns));
+        assert_eq!(order(ChildRequest { daily: Some(0.0), ..child() }), Err(BadRequest::Budget));
     }
 }

@@ -63,8 +63,8 @@ impl Caller {
         self.over(nano(made.usage.cost.total), nano(made.assumed), node).await;
         match notes {
             Ok(text) => {
-                let (supplied_by, hooks, provenance, told) = (None, Vec::new(), None, Vec::new());
-                Ok(Summary { text, made, supplied_by, hooks, provenance, told })
+                let (supplied_by, hooks, provenance, parts) = (None, Vec::new(), None, Vec::new());
+                Ok(Summary { text, made, supplied_by, hooks, provenance, parts })
             }
             Err(missed) => {
                 let why = match missed {

@@ -469,7 +469,7 @@ async fn instead(
         HookedCompaction::Summarize => None,
         HookedCompaction::Supplied(text, provenance) => {
             let (made, provenance) = (Calls::default(), Some(provenance));
-            Some(Ok(Summary { text, made, supplied_by: None, hooks, provenance, told: Vec::new() }))
+            Some(Ok(Summary { text, made, supplied_by: None, hooks, provenance, parts: Vec::new() }))
         }
         HookedCompaction::Blocked(why) => {
             Some(Err(Box::new(NoSummary { why: Some(why), made: Calls::default() })))

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quipu_machine::{JumpTarget, MachineInput};
 use quipu_protocol::{Message, NodeId};
 use quipu_store::{Graph, HiddenSnapshot};
-use quipu_transcript::{forget_told, forgotten_compaction, forgotten_message, summarize_anew};
+use quipu_transcript::{forget_sources, forgotten_compaction, forgotten_message, summarize_anew};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -145,7 +145,8 @@ impl Task {
                         place.compacted = Some(Arc::new(forgotten_compaction(&compacted)));
                     }
                     let told = place.compacted.as_ref();
-                    if let Some(left) = told.and_then(|told| forget_told(told, |node| hidden.hides(node))) {
+                    if let Some(left) = told.and_then(|told| forget_sources(told, |node| hidden.hides(node)))
+                    {
                         summarize_anew(&mut place.messages, &left);
                         place.compacted = Some(Arc::new(left));
                     }

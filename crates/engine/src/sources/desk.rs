@@ -707,7 +707,7 @@ impl Sources {
                         supplied_by: Some(name.clone()),
                         hooks: Vec::new(),
                         provenance: given.author.map(by),
-                        told: given.told,
+                        parts: given.parts,
                     };
                     return (Some(summary), notices);
                 }

@@ -24,7 +24,7 @@ use quipu_protocol::{
     AuthorClass, CompactionReason, EpochOpening, Message, NodeId, OpeningBoundary, SessionId, Trust, UnixMs,
 };
 use quipu_tools::Tool;
-use quipu_transcript::ToldPart;
+use quipu_transcript::SummaryPart;
 
 use crate::runner::Runner;
 
@@ -257,12 +257,12 @@ pub struct SourceSummary {
     pub author: Option<AuthorClass>,
     /// Parts of the text, word for word, in their order, and the nodes whose words they have: they go where a person has one of those
     /// forgotten.
-    pub told: Vec<ToldPart>,
+    pub parts: Vec<SummaryPart>,
 }
 
 impl From<String> for SourceSummary {
     fn from(text: String) -> Self {
-        Self { text, author: None, told: Vec::new() }
+        Self { text, author: None, parts: Vec::new() }
     }
 }
 

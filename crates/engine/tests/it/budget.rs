@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quipu::protocol::{Command, Limit, Model, Outcome, Prices};
 use quipu::store::{Graph, SqliteStore, Upkeep};
-use quipu::{Clock, Limits, SessionOptions};
+use quipu::{ChildRequest, Clock, Engine, Limits, RunnerPurpose, SessionOptions};
 use serde_json::json;
 
 use crate::support::*;
@@ -174,5 +174,39 @@ async fn another_limit_of_the_day_holds_from_the_next_call_on() {
     live.settled(3).await;
     assert_eq!(live.outcomes().pop(), Some(Outcome::Done));
     live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn child_sessions_of_two_engines_share_the_amount_of_a_purpose() {
+    let gate = Gate::new();
+    let held = Reply { before: Some(gate.clone()), ..costs(0.5, "one") };
+    let world = World::with([held, costs(0.5, "two")]);
+    // A thousand tokens cost a dollar, so a call may cost 1.024.
+    let cost = Prices { output: 1_000.0, ..Prices::default() };
+    let model = Arc::new(Model { max_tokens: 1_024, cost, ..(*model()).clone() });
+    let looks_up = async |engine: &Engine, wait: Option<Duration>| {
+        let limits = Limits { wait, ..Limits::default() };
+        let runner = engine.runner(SessionOptions { limits, model: model.clone(), ..world.options() });
+        let request = ChildRequest::new(RunnerPurpose::new("lookup").unwrap(), "Look it up.");
+        let request = ChildRequest { max_tokens: 1_024, budget: Some(9.0), daily: Some(1.6), ..request };
+        runner.session(request).await.unwrap().outcome
+    };
+    let other = engine_over(open_store(world.dir.path()), world.dir.path());
+    let second = async {
+        gate.reached().await;
+        let outcome = looks_up(&other, Some(Duration::from_millis(300))).await;
+        assert_eq!(world.fake.bodies().len(), 1, "what the first one may cost is reserved");
+        gate.open();
+        outcome
+    };
+    let (first, second) = futures_util::future::join(looks_up(&world.engine, None), second).await;
+    assert_eq!(first, Outcome::Done);
+    assert_ne!(second, Outcome::Done);
+    // What the first one cost leaves room for one more, and not for two.
+    assert_eq!(looks_up(&other, None).await, Outcome::Done);
+    assert_eq!(looks_up(&other, None).await, Outcome::Limit(Limit::Cost(1.6)));
+    assert_eq!(world.fake.bodies().len(), 2);
+    drop(other);
     world.check().await;
 }

@@ -630,7 +630,7 @@ async fn nodes_forgotten_right_before_a_request_are_not_sent() {
 }
 
 /// Sums up by lines of nodes.
-struct Liner(Mutex<Vec<quipu::ToldPart>>);
+struct Liner(Mutex<Vec<quipu::SummaryPart>>);
 
 impl ContextSource for Liner {
     fn name(&self) -> &str {
@@ -643,7 +643,7 @@ impl ContextSource for Liner {
     ) -> futures_util::future::BoxFuture<'a, Result<Option<quipu::SourceSummary>, SourceError>> {
         let told = self.0.lock().unwrap().clone();
         let text = told.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join("\n");
-        let summary = quipu::SourceSummary { text, author: None, told };
+        let summary = quipu::SourceSummary { text, author: None, parts: told };
         Box::pin(std::future::ready(Ok(Some(summary))))
     }
 }
@@ -661,7 +661,7 @@ async fn lines_of_a_summary_go_with_their_nodes() {
     let head = live.session.view().head.unwrap();
     let (first, second) =
         (with_word(&world, head, "question-0").await[0], with_word(&world, head, "question-1").await[0]);
-    let part = |text: &str, node| quipu::ToldPart { text: text.into(), nodes: vec![node] };
+    let part = |text: &str, node| quipu::SummaryPart { text: text.into(), nodes: vec![node] };
     *liner.0.lock().unwrap() = vec![part("[1] an otter", first), part("[2] a heron", second)];
     live.session.compact(None).await.unwrap();
     live.until(1, |event| matches!(event, Event::CompactionEnded { .. })).await;

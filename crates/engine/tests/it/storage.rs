@@ -197,6 +197,9 @@ impl ReadModel for FailingStore {
     fn resolve<'a>(&'a self, id: &'a Spelling, scope: &'a Scope) -> Fut<'a, Resolution> {
         self.inner.resolve(id, scope)
     }
+    fn ref_changes(&self, since: Option<quipu_store::RefLogPlace>) -> Fut<'_, quipu_store::RefChanges> {
+        self.inner.ref_changes(since)
+    }
     fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>> {
         self.inner.sessions(query)
     }

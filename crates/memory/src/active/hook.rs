@@ -18,8 +18,9 @@ use super::frame::line;
 use super::query::cut;
 use super::standing::standing;
 use super::{
-    ACTIVE_ADDED, ACTIVE_HITS, ACTIVE_MEMORY, ActiveHit, ActiveMode, ActiveOptions, ActiveSearch, Breaker,
-    RecallCache, RecentTurns, Recollection, coverage, framed, said, search_query, summary_of,
+    ACTIVE_ADDED, ACTIVE_HITS, ACTIVE_MEMORY, ActiveBudget, ActiveHit, ActiveMode, ActiveOptions,
+    ActiveSearch, Breaker, RecallCache, RecentTurns, Recollection, coverage, framed, said, search_query,
+    summary_of,
 };
 
 const SYSTEM: &str = include_str!("prompt.md");
@@ -186,12 +187,14 @@ impl ActiveMemory {
     ) -> Option<ModelOutcome> {
         let purpose = RunnerPurpose::new(ACTIVE_MEMORY).ok()?;
         let said = format!("{}User: {}\n", turns.as_text(), cut(prompt, PROMPT));
+        let ActiveBudget { left: dollars, daily } = self.search.budget().await;
         let request = ChildRequest {
             system: SYSTEM.to_owned(),
             tools: TOOLS.map(str::to_owned).to_vec(),
             max_tokens: TOKENS,
             max_turns: TURNS,
-            budget: Some(self.search.budget().await.max(NOTHING)),
+            budget: Some(dollars.max(NOTHING)),
+            daily,
             deadline: left.max(Duration::from_millis(1)),
             ..ChildRequest::new(purpose, said)
         };

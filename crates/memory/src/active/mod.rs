@@ -111,6 +111,16 @@ pub struct Recollection {
 #[error("{0}")]
 pub struct ActiveSearchError(pub String);
 
+/// What a session of a model may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ActiveBudget {
+    /// US dollars that it may cost now; 0 for models that cost nothing alone.
+    pub left: f64,
+    /// US dollars of a day, of which what each call may cost is reserved, so that all processes together stay within them; `None`
+    /// where nothing is left.
+    pub daily: Option<f64>,
+}
+
 /// Searches what is remembered, for the session that it is made for.
 pub trait ActiveSearch: Send + Sync + 'static {
     /// The best hits first, at most `limit`, and none of the session itself.
@@ -121,8 +131,8 @@ pub trait ActiveSearch: Send + Sync + 'static {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<ActiveHit>, ActiveSearchError>>;
 
-    /// US dollars that a session of a model may cost now; 0 for models that cost nothing alone.
-    fn budget(&self) -> BoxFuture<'_, f64> {
-        Box::pin(std::future::ready(0.0))
+    /// What a session of a model may cost now.
+    fn budget(&self) -> BoxFuture<'_, ActiveBudget> {
+        Box::pin(std::future::ready(ActiveBudget::default()))
     }
 }

@@ -9,7 +9,7 @@ use quipu_store::{Graph, SessionRow, decode_nodes};
 use super::RequestOpening;
 use crate::cover::{Decision, Verdict};
 use crate::pages::PAGE;
-use crate::{CoverStock, OpeningState, PastError, PastScope, ServedCover};
+use crate::{CoverSearch, CoverStock, OpeningState, PastError, PastScope, ServedCover};
 
 /// Covers of a page at most, and chunks of all of them.
 const COVERS: usize = 500;
@@ -33,7 +33,7 @@ pub(super) struct GivenCover {
     pub(super) state: OpeningState,
     /// What was asked by its end: where another cover waits then, that was chosen for it.
     asked: CoverQuestion,
-    /// Why its chunks would be chosen by words of summaries alone; `None` where that gives another cover from the chunks of now.
+    /// Why its chunks would be chosen now; `None` where that gives another cover.
     pub(super) plan: Option<Vec<Decision>>,
 }
 
@@ -187,7 +187,12 @@ impl GivenCovers {
 
     /// Puts them in order, chooses the one that is shown first, and looks why the newest, and that one, are as they are: `before` is
     /// the moment that the page is of.
-    pub(super) fn explain(&mut self, stock: &CoverStock, before: Option<UnixMs>) {
+    pub(super) async fn explain(
+        &mut self,
+        stock: &CoverStock,
+        search: &CoverSearch<'_>,
+        (before, asking): (Option<UnixMs>, Option<&SessionId>),
+    ) {
         self.cut();
         self.covers.reverse();
         // What was given at the moment of the page, where it is of one.
@@ -197,11 +202,12 @@ impl GivenCovers {
             None => self.covers.iter().rposition(|cover| cover.at <= until),
         };
         if let Some(RequestOpening { opening: Some(state), .. }) = &self.request {
-            self.request_plan = plan_of(stock, state, None);
+            self.request_plan = plan_of(stock, search, (state, None), asking).await;
         }
         let newest = self.covers.len().saturating_sub(PLANS);
         for at in (newest..self.covers.len()).chain(self.chosen.filter(|at| *at < newest)) {
-            let plan = plan_of(stock, &self.covers[at].state, self.waited(at));
+            let GivenCover { state, session, .. } = &self.covers[at];
+            let plan = plan_of(stock, search, (state, self.waited(at)), Some(session)).await;
             self.covers[at].plan = plan;
         }
     }
@@ -221,20 +227,30 @@ fn state_of(epoch: &Epoch) -> Option<OpeningState> {
     Some(state)
 }
 
-/// Why the chunks of a cover were chosen, where words of summaries choose the same from the chunks of now: what a search among nodes
-/// found is not kept.
-fn plan_of(
+/// Why the chunks of a cover were chosen, where the same are chosen from the chunks of now by what is found now: what a search found
+/// then is not kept.
+async fn plan_of(
     stock: &CoverStock,
-    state: &OpeningState,
-    waited: Option<&CoverQuestion>,
+    search: &CoverSearch<'_>,
+    (state, waited): (&OpeningState, Option<&CoverQuestion>),
+    asking: Option<&SessionId>,
 ) -> Option<Vec<Decision>> {
     let own = CoverQuestion::of(state);
-    [Some(&own), waited].into_iter().flatten().find_map(|asked| {
-        let cover = stock.serve_plan(asked.budget?, asked.question.as_deref(), state.boundary);
+    for CoverQuestion { question, budget } in [Some(&own), waited].into_iter().flatten() {
+        let Some(budget) = *budget else { continue };
+        let question = question.as_deref();
+        // As a session does: by words of summaries alone where the index cannot be read.
+        let about = match question {
+            Some(question) => stock.about(search, question, asking).await.ok(),
+            None => None,
+        };
+        let cover = about.as_ref().unwrap_or(stock).cover_before(budget, question, state.boundary).cover;
         let chosen = cover.members.iter().map(|member| member.id);
-        let is_same = chosen.eq(state.served.members.iter().map(|member| member.node));
-        is_same.then(|| first_decisions(&cover.decisions, DECISIONS))
-    })
+        if chosen.eq(state.served.members.iter().map(|member| member.node)) {
+            return Some(first_decisions(&cover.decisions, DECISIONS));
+        }
+    }
+    None
 }
 
 /// So many decisions, those about what is served before others.

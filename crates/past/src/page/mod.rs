@@ -7,12 +7,13 @@ mod given;
 mod html;
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
-use quipu_protocol::{NodeId, UnixMs};
-use quipu_store::Graph;
+use quipu_protocol::{NodeId, SessionId, UnixMs};
+use quipu_store::{Graph, WordVectors};
 
 use crate::cover::Charge;
-use crate::{CoverStock, OpeningState, PastCover, PastError, PastIndex, PastScope};
+use crate::{CoverDetail, CoverSearch, CoverStock, OpeningState, PastCover, PastError, PastIndex, PastScope};
 
 use columns::PageColumns;
 use evidence::PageEvidence;
@@ -27,6 +28,8 @@ pub struct PageAsk {
     pub charge: Charge,
     /// The question that it is chosen for, if any.
     pub about: Option<String>,
+    /// The session that asks it, if one does: nothing of it is found.
+    pub asking: Option<SessionId>,
     /// The first moment of the present: what ends later is not served. `None` for now.
     pub boundary: Option<UnixMs>,
     /// The node whose request the page is to show, if any.
@@ -73,7 +76,8 @@ pub struct PageSize {
 }
 
 impl PastPage {
-    /// Reads what a page shows: the chunks that are shown, and every session of the scope once.
+    /// Reads what a page shows: the chunks that are shown, and every session of the scope once. The cover is the one that a session
+    /// has that begins at the boundary, for the same question and budget; `words` is the second signal of its search.
     ///
     /// # Errors
     /// What the store says.
@@ -82,13 +86,22 @@ impl PastPage {
         scope: &PastScope,
         index: &PastIndex,
         ask: PageAsk,
+        words: Option<Arc<dyn WordVectors>>,
     ) -> Result<Self, PastError> {
         let columns = PageColumns::read(store, scope, index).await?;
         let mut given = GivenCovers::new(scope, ask.request.clone());
         let evidence = PageEvidence::read(store, scope, &columns, &mut given).await?;
         let stock = CoverStock::read(store, scope, index, ask.charge).await?;
-        let cover = stock.cover_before(ask.budget, ask.about.as_deref(), ask.boundary);
-        given.explain(&stock, ask.boundary);
+        let search = CoverSearch { store, scope, words, detail: CoverDetail::Chunks };
+        let boundary = ask.boundary.unwrap_or(ask.now);
+        let cover = match ask.about.as_deref() {
+            Some(about) => {
+                let drawn = stock.about(&search, about, ask.asking.as_ref()).await?;
+                drawn.cover_before(ask.budget, Some(about), boundary)
+            }
+            None => stock.cover_before(ask.budget, None, boundary),
+        };
+        given.explain(&stock, &search, (ask.boundary, ask.asking.as_ref())).await;
         drop(stock);
         let scope = scope.name();
         Ok(Self {

@@ -5,8 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::pin::Pin;
 
-use quipu_protocol::NodeId;
-use quipu_store::Graph;
+use quipu_protocol::{NodeId, UnixMs};
 
 use super::ProofQuestion;
 use super::questions::plain;
@@ -14,7 +13,7 @@ use crate::cover::{CoverLine, render};
 use crate::disturb::disturb;
 use crate::evidence::sources_below;
 use crate::{
-    AblationRecord, AskedQuestion, ChunkChange, CoverStock, PastCover, PastError, PastIndex, PastScope,
+    AblationRecord, AskedQuestion, ChunkChange, CoverSearch, CoverStock, PastCover, PastError, PastIndex,
 };
 
 /// What a reader is told to do.
@@ -59,6 +58,8 @@ pub struct AblationAsk {
     pub chunks: usize,
     /// Whether the cover is chosen without the question.
     pub is_blind: bool,
+    /// The first moment of the present: the cover is the one that a session has that begins then.
+    pub boundary: UnixMs,
     /// What changes are drawn with.
     pub seed: u64,
 }
@@ -77,8 +78,7 @@ pub struct Answers {
 /// Asks the questions. The same question with the same text is asked once. Where the budget is spent or an answer fails it ends, and
 /// says how many were not asked: what was paid for is told in any case.
 pub async fn ask_questions(
-    store: &dyn Graph,
-    scope: &PastScope,
+    search: &CoverSearch<'_>,
     index: &PastIndex,
     stock: &CoverStock,
     questions: &[ProofQuestion],
@@ -88,10 +88,8 @@ pub async fn ask_questions(
     let mut told = Vec::new();
     let mut run = AblationRun { reader, known: HashMap::new() };
     for question in questions {
-        let served = stock.cover(ask.tokens, (!ask.is_blind).then_some(question.text.as_str()));
-        let evidence = evidence_under(store, scope, index, stock, &served, question).await;
-        let asked = match evidence {
-            Ok(evidence) => run.question(stock, &served, question, &evidence, ask).await,
+        let asked = match cover_for(search, index, stock, question, ask).await {
+            Ok((stock, served, evidence)) => run.question(&stock, &served, question, &evidence, ask).await,
             Err(error) => Err(ReaderError::Failed(error.to_string())),
         };
         match asked {
@@ -112,14 +110,32 @@ pub async fn ask_questions(
 }
 
 /// Of each member that sums up evidence, which.
+type EvidenceBelow = HashMap<NodeId, BTreeSet<NodeId>>;
+
+/// The cover that a session has for a question, what it is drawn from, and the evidence in it.
+async fn cover_for(
+    search: &CoverSearch<'_>,
+    index: &PastIndex,
+    stock: &CoverStock,
+    question: &ProofQuestion,
+    ask: AblationAsk,
+) -> Result<(CoverStock, PastCover, EvidenceBelow), PastError> {
+    let (stock, about) = match ask.is_blind {
+        true => (stock.clone(), None),
+        false => (stock.about(search, &question.text, None).await?, Some(question.text.as_str())),
+    };
+    let served = stock.cover_before(ask.tokens, about, ask.boundary);
+    let evidence = evidence_under(search, index, &stock, &served, question).await?;
+    Ok((stock, served, evidence))
+}
+
 async fn evidence_under(
-    store: &dyn Graph,
-    scope: &PastScope,
+    search: &CoverSearch<'_>,
     index: &PastIndex,
     stock: &CoverStock,
     served: &PastCover,
     question: &ProofQuestion,
-) -> Result<HashMap<NodeId, BTreeSet<NodeId>>, PastError> {
+) -> Result<EvidenceBelow, PastError> {
     let mut found = HashMap::new();
     if question.evidence.is_empty() {
         return Ok(found);
@@ -127,7 +143,7 @@ async fn evidence_under(
     let wanted: BTreeSet<NodeId> = question.evidence.iter().copied().collect();
     for member in &served.cover.members {
         let Some(chunk) = stock.id(&member.id).and_then(|id| index.get(&id)) else { continue };
-        let below = sources_below(store, scope, index, chunk).await?;
+        let below = sources_below(search.store, search.scope, index, chunk).await?;
         let said: BTreeSet<NodeId> = below.into_iter().filter(|node| wanted.contains(node)).collect();
         if !said.is_empty() {
             found.insert(member.id, said);
@@ -158,7 +174,7 @@ impl AblationRun<'_> {
         stock: &CoverStock,
         served: &PastCover,
         question: &ProofQuestion,
-        evidence: &HashMap<NodeId, BTreeSet<NodeId>>,
+        evidence: &EvidenceBelow,
         ask: AblationAsk,
     ) -> Result<(AskedQuestion, Answers), ReaderError> {
         let members: Vec<NodeId> = served.cover.members.iter().map(|member| member.id).collect();
@@ -218,7 +234,7 @@ fn chosen(
     stock: &CoverStock,
     members: &[NodeId],
     question: &ProofQuestion,
-    evidence: &HashMap<NodeId, BTreeSet<NodeId>>,
+    evidence: &EvidenceBelow,
     most: usize,
 ) -> Vec<usize> {
     let scores: HashMap<NodeId, f64> = stock.scores(&question.text).into_iter().collect();

@@ -103,6 +103,16 @@ async fn nodes_without_a_time_have_the_time_before_them() {
     assert_eq!(found.segments[0].span.width(), 1);
 }
 
+#[tokio::test]
+async fn session_without_any_time_is_counted_and_in_no_chunk() {
+    let world = World::new();
+    world.say_as("undated", "other", "/work", &[asked("Never dated.", 0), answered("Nor this.", 7)]).await;
+    world.say("dated", &turn("one", EPOCH)).await;
+    let size = world.build().await;
+    assert_eq!((size.untimed, size.leaves, size.nodes), (2, 1, 2));
+    assert!(world.live().await.iter().all(|chunk| !chunk.summary.contains("dated")));
+}
+
 /// The laws of a hierarchy.
 fn check_hierarchy(chunks: &[MemoryChunk]) {
     let by_id: std::collections::HashMap<PastId, &MemoryChunk> =
@@ -220,6 +230,34 @@ async fn million_at_one_instant_are_still_a_tree() {
         let found = index.find(&key, NOW, &jiff::tz::TimeZone::UTC, &world.scope).unwrap();
         assert_eq!(found.id, chunk.id, "{key}");
     }
+}
+
+#[tokio::test]
+async fn clock_that_jumps_within_a_session_leaves_a_tree() {
+    let world = World::new();
+    // Years ahead and back again, before the beginning of the session, and further than times go.
+    let jumps = [0, 3_650 * DAY, MINUTE, -3 * DAY, 2 * MINUTE, i64::MAX - EPOCH, 3 * MINUTE];
+    let said: Vec<_> =
+        (0..).zip(jumps).map(|(nth, by)| asked(&format!("Say number {nth}."), EPOCH + by)).collect();
+    let nodes = world.say("jumps", &said).await;
+    for day in 0..6 {
+        world.say(&format!("calm{day}"), &turn(&format!("task{day}"), EPOCH + day * DAY)).await;
+    }
+    world.build().await;
+    let chunks = world.live().await;
+    check_hierarchy(&chunks);
+    let told: HashSet<NodeId> =
+        chunks.iter().flat_map(|chunk| &chunk.sources).map(|source| source.node).collect();
+    assert!(nodes.iter().all(|node| told.contains(node)), "each is summed up");
+    let again = world.build().await;
+    assert_eq!((again.leaves, again.parents, again.superseded), (0, 0, 0));
+    // What is said to be of the future is in no cover of now; the rest is.
+    let index = world.index().await;
+    let charge = quipu_past::cover::Charge { characters: 4, image: 0 };
+    let stock = quipu_past::CoverStock::read(&*world.store, &world.scope, &index, charge).await.unwrap();
+    let cover = stock.cover_before(8_000, None, NOW);
+    assert!(cover.cover.members.iter().all(|member| member.span.end < NOW), "{:?}", cover.cover.members);
+    assert!(cover.text.contains("Say number 0.") && cover.text.contains("task5"), "{}", cover.text);
 }
 
 /// Gives nothing.

@@ -9,8 +9,8 @@ use quipu_past::prove::{
     mark_ungrounded, read_questions,
 };
 use quipu_past::{
-    AblationRecord, AskedQuestion, ChunkFault, CoverStock, GROUNDING_RULES, PAST_CHUNK, PastCover, PastId,
-    PastIndex, ProofRecord, ReviewState, set_review_state,
+    AblationRecord, AskedQuestion, ChunkFault, CoverDetail, CoverSearch, CoverStock, GROUNDING_RULES,
+    PAST_CHUNK, PastCover, PastId, PastIndex, ProofRecord, ReviewState, set_review_state,
 };
 use quipu_protocol::{
     AuthorClass, Body, Content, CustomMessage, Entry, Json, Message, NodeId, Origin, Provenance, StepInfo,
@@ -275,9 +275,11 @@ async fn answers_change_with_the_chunk_they_stand_in() {
         json!({ "question": "What is the port of gamma?", "answer": "1" }),
     ))
     .unwrap();
-    let ask = AblationAsk { tokens: 4_000, chunks: 3, is_blind: false, seed: 7 };
+    let ask = AblationAsk { tokens: 4_000, chunks: 3, is_blind: false, boundary: NOW, seed: 7 };
+    let search =
+        CoverSearch { store: &*world.store, scope: &world.scope, words: None, detail: CoverDetail::Chunks };
     let reader = ScriptedReader::default();
-    let asked = ask_questions(&*world.store, &world.scope, &index, &stock, &questions, (ask, &reader)).await;
+    let asked = ask_questions(&search, &index, &stock, &questions, (ask, &reader)).await;
     let (record, answers) = asked;
     assert_eq!(record.right(), [1, 0, 0]);
     assert_eq!((answers[0].with.as_str(), answers[0].without.as_str()), ("8123", "unknown"));
@@ -299,16 +301,15 @@ async fn answers_change_with_the_chunk_they_stand_in() {
     let count = *reader.asked.lock().unwrap();
     assert_eq!(count, 16);
     let again = ScriptedReader::default();
-    let again = ask_questions(&*world.store, &world.scope, &index, &stock, &questions, (ask, &again)).await;
+    let again = ask_questions(&search, &index, &stock, &questions, (ask, &again)).await;
     assert_eq!(again, (record.clone(), answers));
     // Where the money ends, the rest is counted.
     let poor = ScriptedReader { most: Some(8), ..ScriptedReader::default() };
-    let (cut, _) = ask_questions(&*world.store, &world.scope, &index, &stock, &questions, (ask, &poor)).await;
+    let (cut, _) = ask_questions(&search, &index, &stock, &questions, (ask, &poor)).await;
     assert_eq!((cut.questions.len(), cut.unasked, cut.failed), (1, 1, None));
     // Where the model fails, what it was paid for stays.
     let broken = ScriptedReader { most: Some(8), fails: Some("overloaded"), ..ScriptedReader::default() };
-    let (cut, told) =
-        ask_questions(&*world.store, &world.scope, &index, &stock, &questions, (ask, &broken)).await;
+    let (cut, told) = ask_questions(&search, &index, &stock, &questions, (ask, &broken)).await;
     assert_eq!((cut.questions.len(), cut.unasked, cut.failed.as_deref()), (1, 1, Some("overloaded")));
     assert_eq!(told.len(), 1);
     // It is kept as a node, without the answers.

@@ -1,10 +1,14 @@
 //! Covers for a question: down to what was said, by words and by meaning.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use quipu_past::cover::{Charge, Verdict};
-use quipu_past::{CoverDetail, CoverStock, PastIndex, ReviewState, cover_session, set_review_state};
+use quipu_past::page::{PageAsk, PastPage};
+use quipu_past::prove::{AblationAsk, Reader, ReaderFut, ReaderPrompt, ask_questions, read_questions};
+use quipu_past::{
+    CoverDetail, CoverSearch, CoverStock, PastIndex, ReviewState, cover_session, set_review_state,
+};
 use quipu_protocol::{Message, SessionId, UnixMs};
 use quipu_store::{SessionQuery, WordVectors};
 
@@ -45,8 +49,12 @@ async fn stock(world: &World) -> (PastIndex, CoverStock) {
     (index, stock)
 }
 
+fn search(world: &World, words: Option<Arc<dyn WordVectors>>, detail: CoverDetail) -> CoverSearch<'_> {
+    CoverSearch { store: &*world.store, scope: &world.scope, words, detail }
+}
+
 async fn about(world: &World, stock: &CoverStock, question: &str, detail: CoverDetail) -> CoverStock {
-    stock.about(&*world.store, &world.scope, question, None, None, detail).await.unwrap()
+    stock.about(&search(world, None, detail), question, None).await.unwrap()
 }
 
 #[tokio::test]
@@ -105,8 +113,8 @@ async fn question_of_a_session_does_not_find_the_session() {
     let said: Vec<_> = (0..150).map(|nth| asked(question, EPOCH + 9 * DAY + nth * MINUTE)).collect();
     world.say("asking", &said).await;
     let (_, stock) = stock(&world).await;
-    let (store, scope, asking) = (&*world.store, &world.scope, SessionId::from("asking"));
-    let stock = stock.about(store, scope, question, Some(&asking), None, CoverDetail::Turns).await.unwrap();
+    let (search, asking) = (search(&world, None, CoverDetail::Turns), SessionId::from("asking"));
+    let stock = stock.about(&search, question, Some(&asking)).await.unwrap();
     let found = stock.cover(1_500, Some(question));
     assert!(found.text.contains("opens with the number 7411"), "{}", found.text);
 }
@@ -163,10 +171,74 @@ async fn question_in_other_words_is_known_by_meaning() {
     let words: Option<Arc<dyn WordVectors>> = Some(Arc::new(Synonyms));
     let by_words = about(&world, &stock, question, CoverDetail::Turns).await.cover(1_000, Some(question));
     assert!(!by_words.text.contains("automobile"), "{}", by_words.text);
-    let (store, scope) = (&*world.store, &world.scope);
-    let known = stock.about(store, scope, question, None, words, CoverDetail::Turns).await.unwrap();
+    let known = stock.about(&search(&world, words, CoverDetail::Turns), question, None).await.unwrap();
     let by_meaning = known.cover(1_000, Some(question));
     assert!(by_meaning.text.contains("automobile is parked"), "{}", by_meaning.text);
+}
+
+/// Answers nothing, and keeps what it was shown.
+#[derive(Default)]
+struct SilentReader(Mutex<Vec<String>>);
+
+impl Reader for SilentReader {
+    fn answer<'a>(&'a self, prompt: &'a ReaderPrompt) -> ReaderFut<'a> {
+        self.0.lock().unwrap().push(prompt.text.clone());
+        Box::pin(std::future::ready(Ok("unknown".to_owned())))
+    }
+}
+
+/// The chunks that a page has chosen, by the beginnings of their ids.
+fn chosen_of(page: &PastPage) -> BTreeSet<String> {
+    let mut text = Vec::new();
+    page.write(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let data = |name: &str| -> serde_json::Value {
+        let (_, data) = text.split_once(&format!("id=data-{name}>")).unwrap();
+        serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
+    };
+    let ids = data("chunks")["ids"].as_str().unwrap().to_owned();
+    let decisions = data("rest")["cover"]["decisions"].clone();
+    let chosen = decisions.as_array().unwrap().iter().filter(|one| one[1] == "chosen");
+    let place = |one: &serde_json::Value| usize::try_from(one[0].as_u64().unwrap()).unwrap() * 12;
+    chosen.map(|one| ids[place(one)..place(one) + 12].to_owned()).collect()
+}
+
+#[tokio::test]
+async fn cover_of_a_page_and_of_a_proof_is_that_of_a_session() {
+    let world = World::new();
+    days(&world).await;
+    let (index, stock) = stock(&world).await;
+    let question = "What number opens the heron gate?";
+    let questions = serde_json::json!({ "question": question, "answer": 7411 }).to_string();
+    let questions = read_questions(&questions).unwrap();
+    let search = search(&world, None, CoverDetail::Chunks);
+    let known = stock.about(&search, question, None).await.unwrap();
+    let mut others = 0;
+    for budget in (400..4_000).step_by(300) {
+        let served = known.serve(budget, Some(question), NOW);
+        let reader = SilentReader::default();
+        let ask = AblationAsk { tokens: budget, chunks: 0, is_blind: false, boundary: NOW, seed: 1 };
+        ask_questions(&search, &index, &stock, &questions, (ask, &reader)).await;
+        let shown = reader.0.lock().unwrap()[0].clone();
+        let keys: Vec<&str> =
+            shown.lines().filter_map(|line| Some(line.strip_prefix('[')?.split_once(']')?.0)).collect();
+        assert_eq!(keys, served.members.iter().map(|member| member.key.as_str()).collect::<Vec<_>>());
+        let ask = PageAsk {
+            budget,
+            charge: CHARGE,
+            about: Some(question.to_owned()),
+            asking: None,
+            boundary: None,
+            request: None,
+            now: NOW,
+        };
+        let page = PastPage::read(&*world.store, &world.scope, &index, ask, None).await.unwrap();
+        let ids: BTreeSet<String> =
+            served.members.iter().map(|member| member.id.to_string()[..12].to_owned()).collect();
+        assert_eq!(chosen_of(&page), ids, "{budget}");
+        others += usize::from(stock.serve(budget, Some(question), NOW).members != served.members);
+    }
+    assert!(others > 0, "words of summaries alone choose the same");
 }
 
 #[tokio::test]

@@ -331,10 +331,30 @@ async fn chunk_of_a_model_is_marked_and_of_what_it_names() {
         (ChunkDraft { summary: "x".repeat(70_000), ..draft.clone() }, "1 to 65536 bytes"),
         (ChunkDraft { span: TimeRange::new(EPOCH, EPOCH + 5), ..draft.clone() }, "reaches beyond"),
         (ChunkDraft { span: TimeRange::new(-9, NOW), ..draft.clone() }, "1970 or later"),
+        (
+            ChunkDraft { children: vec![], span: TimeRange::new(NOW + 1, NOW + DAY), ..draft.clone() },
+            "begins in the future",
+        ),
     ] {
         let refused = write(draft).await.unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");
     }
+}
+
+#[tokio::test]
+async fn chunk_of_what_a_fast_clock_dated_may_lie_in_the_future() {
+    let world = days(1).await;
+    let nodes = world.say("fast", &turn("later", NOW + DAY)).await;
+    let draft = ChunkDraft {
+        author: DraftAuthor::Person,
+        summary: "Of a clock that was wrong.".into(),
+        span: TimeRange::new(NOW + 1, NOW + 2 * DAY),
+        children: Vec::new(),
+        sources: nodes,
+        supersedes: Vec::new(),
+    };
+    let written = write_chunk(&*world.store, &world.scope, draft, NOW).await.unwrap();
+    assert!(world.index().await.get(&written.id).unwrap().is_live());
 }
 
 #[tokio::test]

@@ -13,7 +13,8 @@ use super::connect::Patience;
 use super::opening::open_for_writing;
 use super::{actions, activity, connect, forest, graph, index, lists, places};
 use crate::{
-    ActionQuery, ActivityQuery, LOGGED, LineageEnd, OpenOptions, ReflogQuery, SessionQuery, SqliteStore,
+    ActionQuery, ActivityQuery, LOGGED, LineageEnd, OpenOptions, RefLogPlace, RefName, ReflogQuery,
+    SessionQuery, SqliteStore,
 };
 
 /// Nodes since the last compaction.
@@ -308,4 +309,34 @@ fn ref_move_lookup_cost_ignores_appends() {
         steps(&mut connection, work)
     });
     assert!(large <= small, "{small} steps among 10, {large} among 100,000");
+}
+
+#[test]
+fn ref_change_cost_ignores_sessions_and_earlier_moves() {
+    let dir = tempfile::tempdir().unwrap();
+    let [small, large] = [1_000_i64, 100_000].map(|nodes| {
+        let mut connection = make(&dir.path().join(format!("{nodes}.db")), nodes);
+        // Each session began once, and moved since.
+        connection
+            .execute_batch(
+                "INSERT INTO quipu_reflog (ref, old, new, at, writer, why) \
+                 SELECT ref, NULL, zeroblob(32), num, 'w', 'begin' FROM quipu_x_session; \
+                 INSERT INTO quipu_reflog (ref, old, new, at, writer, why) \
+                 SELECT ref, zeroblob(32), zeroblob(32), num, 'w', 'append' FROM quipu_x_session",
+            )
+            .unwrap();
+        let all = lists::ref_changes(&connection, Some(RefLogPlace::default())).unwrap();
+        assert_eq!(all.names.unwrap().len() as i64, nodes / (LENGTH / 100));
+        let since = lists::ref_changes(&connection, None).unwrap().until;
+        let moved = "INSERT INTO quipu_reflog (ref, old, new, at, writer, why) VALUES ('quipu/s11', zeroblob(32), ?1, 7, 'w', 'rm')";
+        connection.execute(moved, [Some([1_u8; 32])]).unwrap();
+        connection.execute(moved, [None::<[u8; 32]>]).unwrap();
+        let work = |connection: &Connection| lists::ref_changes(connection, Some(since)).unwrap().names;
+        assert_eq!(work(&connection).unwrap(), [RefName::from("quipu/s11")]);
+        // A log that does not have the place any more tells nothing.
+        let lost = RefLogPlace { at: since.at + 1, ..since };
+        assert_eq!(lists::ref_changes(&connection, Some(lost)).unwrap().names, None);
+        steps(&mut connection, work)
+    });
+    assert!(large <= small, "{small} steps among 100 sessions, {large} among 10,000");
 }

@@ -7,7 +7,8 @@ use super::commit::{read_call, read_state};
 use super::failure::{Failure, Outcome};
 use super::rows;
 use crate::{
-    Head, InboxItem, LoggedMove, OpenJump, OpenWork, RefName, ReflogQuery, SessionQuery, SessionRow, Step,
+    Head, InboxItem, LoggedMove, OpenJump, OpenWork, RefChanges, RefLogPlace, RefName, ReflogQuery,
+    SessionQuery, SessionRow, Step,
 };
 
 /// Where a ref stands.
@@ -126,6 +127,27 @@ pub(super) fn reflog(connection: &Connection, query: &ReflogQuery) -> Outcome<Ve
         });
     }
     Ok(logged)
+}
+
+/// Refs that came to stand or were removed since a place of the log.
+pub(super) fn ref_changes(connection: &Connection, since: Option<RefLogPlace>) -> Outcome<RefChanges> {
+    let place = |row: &rusqlite::Row<'_>| Ok(RefLogPlace { id: row.get(0)?, at: row.get(1)? });
+    let until = connection
+        .prepare_cached("SELECT id, at FROM quipu_reflog ORDER BY id DESC LIMIT 1")?
+        .query_row([], place)
+        .optional()?
+        .unwrap_or_default();
+    let Some(since) = since else { return Ok(RefChanges { until, names: None }) };
+    let mut statement = connection.prepare_cached("SELECT 1 FROM quipu_reflog WHERE id = ?1 AND at = ?2")?;
+    if since != RefLogPlace::default() && !statement.exists([since.id, since.at])? {
+        return Ok(RefChanges { until, names: None });
+    }
+    let mut statement = connection.prepare_cached(
+        "SELECT ref FROM quipu_reflog WHERE id > ?1 AND id <= ?2 AND (old IS NULL OR new IS NULL)",
+    )?;
+    let names =
+        statement.query_map([since.id, until.id], |row| row.get::<_, String>(0).map(RefName::from))?;
+    Ok(RefChanges { until, names: Some(names.collect::<Result<_, _>>()?) })
 }
 
 /// What a session left open.

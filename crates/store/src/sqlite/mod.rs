@@ -87,10 +87,10 @@ use crate::{
     ActionQuery, ActivityQuery, Commit, DerivedTables, DroppedFiles, Durability, Edge, Erasure, Fence,
     FileActivity, FileChange, FileDropListener, FileStep, FileStepQuery, ForkPoint, Fut, Head,
     HiddenSnapshot, IndexBacklog, IndexedAnswer, Label, Landmark, LineageEnd, LoggedAction, LoggedMove,
-    OpenWork, Owner, Piece, QUERY_LIMIT, ReadModel, ReadParts, RebuildBacklog, RebuildStart, RefName,
-    ReflogQuery, Report, Reservation, ReserveRequest, Resolution, Revision, Scope, SearchHits, SearchQuery,
-    Seq, SeriesChunk, SessionActivity, SessionQuery, SessionRow, Spelling, Store, StoreError, Upkeep,
-    UsageQuery, UsageSum,
+    OpenWork, Owner, Piece, QUERY_LIMIT, ReadModel, ReadParts, RebuildBacklog, RebuildStart, RefChanges,
+    RefLogPlace, RefName, ReflogQuery, Report, Reservation, ReserveRequest, Resolution, Revision, Scope,
+    SearchHits, SearchQuery, Seq, SeriesChunk, SessionActivity, SessionQuery, SessionRow, Spelling, Store,
+    StoreError, Upkeep, UsageQuery, UsageSum,
 };
 
 /// Readers beside the writer.
@@ -657,6 +657,10 @@ impl ReadModel for SqliteStore {
     fn reflog<'a>(&'a self, query: &'a ReflogQuery) -> Fut<'a, Vec<LoggedMove>> {
         let query = query.clone();
         Box::pin(self.read(move |connection| lists::reflog(connection, &query)))
+    }
+
+    fn ref_changes(&self, since: Option<RefLogPlace>) -> Fut<'_, RefChanges> {
+        Box::pin(self.read(move |connection| lists::ref_changes(connection, since)))
     }
 
     fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>> {

@@ -100,8 +100,8 @@ pub(in crate::sqlite) fn near(
         }
         search.looked_at += 1;
         let session = search.session_of(*seq)?;
-        let Some(node) = search.passes(*seq, session)? else { continue };
-        if !is_same(*seq, &node.id)? {
+        let Some(node) = rows::node_at(connection, *seq)? else { continue };
+        if !search.passes(&node, session)? || !is_same(*seq, &node.id)? {
             continue;
         }
         let is_there = |twin| ranked.iter().any(|(_, seq)| *seq == twin);
@@ -331,7 +331,9 @@ impl<'a> Search<'a> {
                 }
                 self.looked_at += 1;
                 let session = self.session_of(seq)?;
-                if few.is_some() && !(self.is_inside(session)? && self.is_spoken_at(seq)?) {
+                // Read once: for who said it, where the index is not asked, and for the other conditions.
+                let mut node = None;
+                if few.is_some() && !self.is_of_scope(seq, session, &mut node)? {
                     others += 1;
                     if others == OTHERS {
                         few = None;
@@ -357,7 +359,14 @@ impl<'a> Search<'a> {
                     }
                     continue;
                 }
-                let Some(node) = self.passes(seq, session)? else { continue };
+                let node = match node {
+                    Some(node) => Some(node),
+                    None => rows::node_at(self.connection, seq)?,
+                };
+                let Some(node) = node else { continue };
+                if !self.passes(&node, session)? {
+                    continue;
+                }
                 if let Some(taken) = read(self, seq, node, session)?
                     && !self.is_shown_elsewhere(seq, session, &taken.node, &|twin| twin <= until)?
                 {
@@ -417,11 +426,16 @@ impl<'a> Search<'a> {
         Ok(roles.contains(&rows::role_of(self.connection, node)?))
     }
 
-    fn is_spoken_at(&self, seq: i64) -> Outcome<bool> {
+    /// Whether a node is of the project and of the speakers; `node` gets it where it was read for that.
+    fn is_of_scope(&mut self, seq: i64, session: Option<i64>, node: &mut Option<Node>) -> Outcome<bool> {
+        if !self.is_inside(session)? {
+            return Ok(false);
+        }
         if self.scope.speakers.is_none() {
             return Ok(true);
         }
-        rows::node_at(self.connection, seq)?.map_or(Ok(false), |node| self.is_spoken(&node))
+        *node = rows::node_at(self.connection, seq)?;
+        node.as_ref().map_or(Ok(false), |node| self.is_spoken(node))
     }
 
     /// Whether what a node says is a hit in the session that it was copied from. `is_there` says of a row whether it can be found.
@@ -435,7 +449,10 @@ impl<'a> Search<'a> {
         let Some(session) = session else { return Ok(false) };
         let twins = Twins::of(self.connection, seq, session, node)?;
         for twin in twins.others.iter().filter(|twin| twins.is_after(twin) && is_there(twin.seq)) {
-            if self.is_in_scope(twin.seq)? && self.passes(twin.seq, Some(twin.session))?.is_some() {
+            if self.is_in_scope(twin.seq)?
+                && let Some(node) = rows::node_at(self.connection, twin.seq)?
+                && self.passes(&node, Some(twin.session))?
+            {
                 return Ok(true);
             }
         }
@@ -448,17 +465,16 @@ impl<'a> Search<'a> {
         Ok(statement.query_row([seq], |row| row.get(0)).optional()?.flatten())
     }
 
-    /// The node of a row, when it meets the conditions that are in no index.
-    fn passes(&mut self, seq: i64, session: Option<i64>) -> Outcome<Option<Node>> {
-        let Some(node) = rows::node_at(self.connection, seq)? else { return Ok(None) };
+    /// Whether a node meets the conditions that are in no index.
+    fn passes(&mut self, node: &Node, session: Option<i64>) -> Outcome<bool> {
         if !self.is_standing(session, &node.id)?
             || self.query.since.is_some_and(|since| node.record.timestamp < since)
         {
-            return Ok(None);
+            return Ok(false);
         }
         match &self.query.branch {
-            Some(branch) if !graph::is_ancestor(self.connection, &node.id, branch)? => Ok(None),
-            Some(_) | None => Ok(Some(node)),
+            Some(branch) => graph::is_ancestor(self.connection, &node.id, branch),
+            None => Ok(true),
         }
     }
 
