@@ -238,6 +238,23 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
     }
 }
 
+/// What is asked for and a session with this profile cannot do.
+fn check_profile(request: &OpenRequest, profile: Option<SessionProfile>) -> Result<(), Failure> {
+    let Some(profile) = profile.map(SessionProfile::word) else { return Ok(()) };
+    if request.output_schema.is_some() {
+        return Err(Failure::request(format!(
+            "the answers of a session with the profile `{profile}` are commands, so they cannot fit a JSON Schema"
+        )));
+    }
+    if request.record.is_some() || request.replay.is_some() {
+        // Its results are messages of the user, which a recording takes for prompts.
+        return Err(Failure::request(format!(
+            "a session with the profile `{profile}` cannot be recorded or replayed"
+        )));
+    }
+    Ok(())
+}
+
 /// What people should know of a session that goes on in its profile without being asked to.
 fn profile_notice(profile: SessionProfile) -> Notice {
     match profile {
@@ -273,14 +290,15 @@ async fn prepare(
     // What another program began has no prompt of ours, nor has a fork of it that said nothing yet; and a prompt names
     // its directory.
     let ours = *ours
-        && last.is_none_or(|epoch| {
-            epoch.system.is_some() || !epoch.tools.is_empty() || epoch.profile.is_some()
-        });
+        && last
+            .is_none_or(|epoch| epoch.system.is_some() || !epoch.tools.is_empty() || epoch.profile.is_some());
     // What is lost cannot be gone on with: such a session gets what a new one would.
     let kept = match last.filter(|_| ours) {
         Some(last) if !quipu::has_lost_prompt(&**engine.store(), last).await? => Some(last),
         _ => None,
     };
+    let profile = last.map_or(request.profile, |epoch| epoch.profile);
+    check_profile(request, profile)?;
     // Before anything is made: it may have to be asked.
     let identity = crate::identity::chosen(home, engine, request, kept).await?;
     // Before a credential is looked up, which may run a command.
@@ -308,13 +326,6 @@ async fn prepare(
     }
     let mut options = SessionOptions::new(cwd.clone(), model, provider);
     options.profile = request.profile;
-    let profile = last.map_or(request.profile, |epoch| epoch.profile);
-    if let (Some(profile), Some(_)) = (profile, &request.output_schema) {
-        return Err(Failure::request(format!(
-            "the answers of a session with the profile `{}` are commands, so they cannot fit a JSON Schema",
-            profile.word()
-        )));
-    }
     // What is recorded or replayed has one model.
     if request.record.is_none() && replay.is_none() {
         let key = request.api_key.clone().map(|key| (options.model.provider.clone(), key));
