@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use quipu::{Delivery, OpenedSession, Refusal, Session};
 use quipu_protocol::{
-    Answer, AskId, CompactionReason, CompactionResult, Delta, Ending, Envelope, Event, Limit,
-    Message, ModelErrorKind, Notice, Outcome, Provenance, Scope, StopReason, Thinking, Ui, UserInput,
+    Answer, AskId, CompactionReason, CompactionResult, Delta, Ending, Envelope, Event, Limit, Message,
+    ModelErrorKind, Notice, Outcome, Provenance, Scope, StopReason, Thinking, Ui, UserInput,
 };
 use quipu_replay::{Places, Replay};
 use quipu_rpc::{JsonEvents, SessionHeader};

@@ -40,7 +40,9 @@ pub enum OpenError {
         began_with: Option<&'static str>,
     },
     /// There is nothing that could run its commands.
-    #[error("the profile `shell` needs the tool `bash`, and the session would not have it; add it to its tools")]
+    #[error(
+        "the profile `shell` needs the tool `bash`, and the session would not have it; add it to its tools"
+    )]
     NoShell,
     /// The store has no node with this id.
     #[error("there is no node {0} in the store")]

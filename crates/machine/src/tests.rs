@@ -372,7 +372,8 @@ impl World {
                 self.seed = self.seed.wrapping_mul(31).wrapping_add(17);
                 self.steps.insert((self.machine.session().clone(), run.clone(), String::new()));
                 self.asked.insert(run.clone(), request);
-                let (left, end) = answer(if self.finishing { 0 } else { self.seed }, self.sent, self.is_shell());
+                let (left, end) =
+                    answer(if self.finishing { 0 } else { self.seed }, self.sent, self.is_shell());
                 self.call = Some(FakeCall { run, left, end, cancelled: false, fresh: true });
             }
             Effect::AskRunStart { run, .. } => {

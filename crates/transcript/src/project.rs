@@ -11,7 +11,7 @@ use quipu_protocol::{
 };
 use serde::Deserialize;
 
-use crate::blocks::member;
+use crate::blocks::{is_input, member, says_something};
 use crate::{shell_profile, words};
 
 /// Version of this projection; recorded with each model call. Raise it when the same entries give other
@@ -376,24 +376,6 @@ pub(crate) fn is_empty(body: &Body) -> bool {
     match body {
         Body::Text(text) => text.trim().is_empty(),
         Body::Blocks(blocks) => !blocks.iter().any(says_something),
-    }
-}
-
-pub(crate) fn says_something(block: &Content) -> bool {
-    match block {
-        Content::Text(text) => !text.text.trim().is_empty(),
-        Content::Thinking(thinking) => {
-            !thinking.thinking.trim().is_empty() || thinking.thinking_signature.is_some()
-        }
-        Content::Image(_) | Content::ToolCall(_) | Content::Other(_) => true,
-    }
-}
-
-/// Whether a block can stand on the user's side.
-pub(crate) fn is_input(block: &Content) -> bool {
-    match block {
-        Content::Text(_) | Content::Image(_) | Content::Other(_) => true,
-        Content::Thinking(_) | Content::ToolCall(_) => false,
     }
 }
 

@@ -6,8 +6,8 @@ use quipu_protocol::{AssistantMessage, Body, Content, Json, Message, ToolResultM
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::blocks::{is_input, says_something};
 use crate::listing::iso;
-use crate::project::{is_input, says_something};
 
 /// The tool that runs the command.
 pub const SHELL_TOOL: &str = "bash";

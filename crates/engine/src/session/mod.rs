@@ -21,7 +21,8 @@ use std::time::Duration;
 
 use quipu_protocol::{
     AbortTarget, Ack, Answer, Ask, AskId, AskKind, Command, Ending, Event, Json, Message, Model, MoveFiles,
-    NodeId, Notice, Outcome, QueueMode, Refusal, RunId, Scope, SessionProfile, Setting, Snapshot, Summarize, Ui, UserInput,
+    NodeId, Notice, Outcome, QueueMode, Refusal, RunId, Scope, SessionProfile, Setting, Snapshot, Summarize,
+    Ui, UserInput,
 };
 use quipu_providers::Provider;
 use quipu_seal::Sealer;

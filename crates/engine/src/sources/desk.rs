@@ -232,7 +232,8 @@ impl Sources {
     pub(crate) fn lent(&self, name: &str) -> Option<Arc<dyn Tool>> {
         let set = self.set();
         let given = set.from().values().flatten().any(|given| given == name);
-        let fixed = !OF_A_SESSION.contains(&name) && self.fixed.tools.iter().any(|tool| tool.spec().name == name);
+        let fixed =
+            !OF_A_SESSION.contains(&name) && self.fixed.tools.iter().any(|tool| tool.spec().name == name);
         set.get(name).filter(|_| given || fixed).cloned()
     }
 

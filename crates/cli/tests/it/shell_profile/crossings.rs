@@ -205,7 +205,7 @@ fn terminal_goes_on_in_the_profile() {
 }
 
 #[test]
-fn secrets_are_placeholders_for_the_model_and_values_for_commands() {
+fn model_sees_placeholders_of_secrets_in_commands() {
     let secret =
         "sk-ant-api03-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-AbCdEfGhIjAA";
     let world = world([&format!("echo {secret}")[..], "exit\nDone."]);

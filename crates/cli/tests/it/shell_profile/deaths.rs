@@ -31,7 +31,7 @@ fn killed(running: RunningCommand) {
 }
 
 /// It goes on with these replies; what the model is told first.
-fn goes_on(world: &mut World, replies: &[&str]) -> Vec<(String, String)> {
+fn continues(world: &mut World, replies: &[&str]) -> Vec<(String, String)> {
     world.another_server(replies.iter().map(|text| reply(text)));
     let ran = world.run(&["-p", "-c"]).ok();
     assert_eq!(ran.text(), "Back.\n", "{}", ran.err);
@@ -47,7 +47,7 @@ fn killed_in_thought_it_asks_the_model() {
     let mut running = world.start(&[&TASK[..], &["--mode", "json", "task"]].concat());
     while !running.line().unwrap().contains("\"message_end\"") {}
     killed(running);
-    let told = goes_on(&mut world, &["echo once >> ran", "exit\nBack."]);
+    let told = continues(&mut world, &["echo once >> ran", "exit\nBack."]);
     assert_eq!(told, [("user".to_owned(), "task".to_owned())]);
     assert_eq!(ran(&world), ["once"]);
 }
@@ -61,7 +61,7 @@ fn killed_in_a_request_half_a_reply_is_not_run() {
         let running = world.start(&[&TASK[..], &["task"]].concat());
         reached(&gate);
         killed(running);
-        let told = goes_on(&mut world, &["echo once >> ran", "exit\nBack."]);
+        let told = continues(&mut world, &["echo once >> ran", "exit\nBack."]);
         assert_eq!(told, [("user".to_owned(), "task".to_owned())], "{half}");
         assert_eq!(ran(&world), ["once"], "{half}");
     }
@@ -77,7 +77,7 @@ fn killed_with_a_reply_its_command_is_not_run() {
     while !process.next()["type"].as_str().unwrap().contains("extension_ui_request") {}
     process.running.signal(Signal::SIGKILL);
     process.close();
-    let told = goes_on(&mut world, &["exit\nBack."]);
+    let told = continues(&mut world, &["exit\nBack."]);
     assert_eq!(told[1], ("assistant".to_owned(), "echo once >> ran".to_owned()));
     assert!(untimed(&told[2].1).starts_with("Interrupted: "), "{told:?}");
     assert!(ran(&world).is_empty());
@@ -90,7 +90,7 @@ fn killed_with_a_command_it_is_not_run_again() {
     waits_for("the command runs", || !ran(&world).is_empty());
     killed(running);
     no_command_lives(&world);
-    let told = goes_on(&mut world, &["exit\nBack."]);
+    let told = continues(&mut world, &["exit\nBack."]);
     assert!(untimed(&told[2].1).contains("Whether it took effect is unknown"), "{told:?}");
     assert_eq!(ran(&world), ["once"]);
 }
@@ -98,11 +98,14 @@ fn killed_with_a_command_it_is_not_run_again() {
 #[test]
 fn killed_with_a_result_the_model_gets_it() {
     let gate = Gate::new();
-    let mut world = World::new([reply("echo once | tee -a ran"), Reply::sse(Answer::new().unfinished()).then_gate(&gate)]);
+    let mut world = World::new([
+        reply("echo once | tee -a ran"),
+        Reply::sse(Answer::new().unfinished()).then_gate(&gate),
+    ]);
     let running = world.start(&[&TASK[..], &["task"]].concat());
     reached(&gate);
     killed(running);
-    let told = goes_on(&mut world, &["exit\nBack."]);
+    let told = continues(&mut world, &["exit\nBack."]);
     assert_eq!(untimed(&told[2].1), "once\n");
     assert_eq!((told.len(), ran(&world)), (3, vec!["once".to_owned()]));
 }
