@@ -11,6 +11,7 @@ mod help;
 mod import;
 mod model;
 mod permissions;
+mod profile;
 mod run_mode;
 mod travel;
 
@@ -19,6 +20,7 @@ pub(crate) use help::{END_OF_ALL, HelpArgs};
 pub(crate) use import::ImportArgs;
 pub(crate) use model::ModelArgs;
 pub(crate) use permissions::{EffectArg, PermissionsAction, PermissionsArgs};
+pub(crate) use profile::ProfileArg;
 pub(crate) use run_mode::RunModeArg;
 pub(crate) use travel::*;
 
@@ -107,6 +109,9 @@ pub(crate) struct Task {
     pub(crate) daily_budget: Option<f64>,
     #[command(flatten)]
     pub(crate) permissions: PermissionFlags,
+    /// Run a new session another way. It keeps that when it continues.
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub(crate) profile: Option<ProfileArg>,
     /// Replace the system prompt: text, or a file that holds it.
     #[arg(long, value_name = "TEXT|FILE")]
     pub(crate) system_prompt: Option<String>,

@@ -71,6 +71,7 @@ mod show;
 mod signals;
 mod skills;
 mod slash;
+mod spoken_text;
 mod svg;
 mod terminal;
 mod tobe;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use quipu::{Delivery, OpenedSession, Refusal, Session};
 use quipu_protocol::{
-    Answer, AskId, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event, Limit,
-    Message, ModelErrorKind, Notice, Outcome, Provenance, Scope, StopReason, Thinking, Ui, UserInput,
+    Answer, AskId, CompactionReason, CompactionResult, Delta, Ending, Envelope, Event, Limit, Message,
+    ModelErrorKind, Notice, Outcome, Provenance, Scope, StopReason, Thinking, Ui, UserInput,
 };
 use quipu_replay::{Places, Replay};
 use quipu_rpc::{JsonEvents, SessionHeader};
@@ -23,6 +23,7 @@ use crate::input::TaskMessage;
 use crate::output_schema::{AnswerVerdict, StructuredOutput};
 use crate::print::{Paint, Progress, dollars, iso, note, note_in, one_line, printable, took};
 use crate::signals::Signals;
+use crate::spoken_text::SpokenText;
 use quipu_host::Budget;
 use quipu_host::{StartedSession, current_dir, now};
 
@@ -191,6 +192,9 @@ pub(crate) async fn run_prompts(
     let (snapshot, mut events) = listening.map_err(refused)?;
     if let Front::Text(text) = &mut front {
         text.model = Some((snapshot.model.provider.clone(), snapshot.model.id.clone(), snapshot.thinking));
+        // Commands are shown when they run.
+        text.streams &= snapshot.profile.is_none();
+        text.spoken = SpokenText::of(snapshot.profile);
     }
     let mut signals = Signals::new()?;
     let mut result = Ok(());
@@ -391,6 +395,8 @@ pub(crate) struct Text {
     output: Option<StructuredOutput>,
     /// The model that answers: provider, id, level.
     model: Option<(String, String, Thinking)>,
+    /// What of the answers is written.
+    spoken: SpokenText,
 }
 
 impl Front {
@@ -506,6 +512,9 @@ fn write_line(line: &str) -> std::io::Result<()> {
 
 impl Text {
     fn show(&mut self, event: &Event) -> std::io::Result<()> {
+        if let Event::ToolEnded { result, .. } = event {
+            self.spoken.observe(result);
+        }
         match event {
             Event::MessageDelta { delta: Delta::Text { text, .. }, .. } if self.streams => self.write(text),
             Event::MessageDelta { delta: Delta::ServerTool { summary, .. }, .. } => {
@@ -524,8 +533,8 @@ impl Text {
                     // One that failed is asked for again, or ends the run with what went wrong. One that is whole and could
                     // not be stored stands nowhere else.
                     if answer.stop_reason != StopReason::Error && !self.streams && self.output.is_none() {
-                        for text in answer.content.iter().filter_map(Content::as_text) {
-                            self.write(text)?;
+                        for text in self.spoken.of_answer(answer) {
+                            self.write(&text)?;
                         }
                     }
                     self.close()?;

@@ -199,6 +199,9 @@ fn write_node(
 
 fn write_epoch(out: &mut impl std::io::Write, epoch: &Epoch) -> Result<(), Failure> {
     writeln!(out, "model   {}/{}", printable(&epoch.provider), printable(&epoch.model))?;
+    if let Some(profile) = epoch.profile {
+        writeln!(out, "profile {}", profile.word())?;
+    }
     if let Some(plan) = &epoch.plan {
         let before = plan.before.as_ref().map_or(String::new(), |before| {
             format!(", behind it {}/{}", printable(&before.provider), printable(&before.model))

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quipu_machine::{CompactionSettings, Limits, PruneSettings};
-use quipu_protocol::{BlobId, Model, NodeId, SessionId, Thinking};
+use quipu_protocol::{BlobId, Model, NodeId, SessionId, SessionProfile, Thinking};
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
 use quipu_store::{Commit, Graph, RefExpectation, RefMove, RefName, StoreError};
@@ -110,6 +110,10 @@ pub struct SessionOptions {
     /// The [`identity_hash`](crate::identity_hash) of a text that somebody did not want in the place of the one that a
     /// session continues with; recorded, so that nobody is asked again.
     pub declined_identity: Option<BlobId>,
+    /// How the model's answers are read. `None` keeps that of a session that is resumed, and is none for a new one. With
+    /// [`SessionProfile::Shell`] no tool is declared, and of `tools` only `bash` counts; there are no tool sources, sub-agents,
+    /// to-do lists and tools of the history, and no results are left out.
+    pub profile: Option<SessionProfile>,
     /// The tools, in the order in which the model sees them. Names of 1 to 64 letters, digits, `_` and `-`, no
     /// two the same.
     pub tools: Vec<Arc<dyn Tool>>,
@@ -176,6 +180,7 @@ impl SessionOptions {
             system_end: None,
             identity: None,
             declined_identity: None,
+            profile: None,
             tools: quipu_tools::builtin(),
             policy: Arc::new(AllowAll),
             policies: Vec::new(),

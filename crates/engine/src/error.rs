@@ -27,6 +27,23 @@ pub enum OpenError {
     /// Two tools have the same name, or one has none that a model could call.
     #[error("`{0}` is not a valid tool name, or two tools have this name")]
     BadTool(String),
+    /// It began otherwise, and a session keeps what it began with.
+    #[error(
+        "the session has {}, and was asked for with the profile `{wanted}`: a session keeps the profile that it began \
+         with; begin a new one",
+        began_with.map_or_else(|| "no profile".to_owned(), |word| format!("the profile `{word}`"))
+    )]
+    OtherProfile {
+        /// The profile that was asked for.
+        wanted: &'static str,
+        /// The one that it has.
+        began_with: Option<&'static str>,
+    },
+    /// There is nothing that could run its commands.
+    #[error(
+        "the profile `shell` needs the tool `bash`, and the session would not have it; add it to its tools"
+    )]
+    NoShell,
     /// The store has no node with this id.
     #[error("there is no node {0} in the store")]
     NoSuchNode(NodeId),

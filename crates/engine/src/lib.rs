@@ -41,6 +41,7 @@ mod planning;
 mod planning_settings;
 mod policies;
 mod policy;
+mod profile;
 mod published;
 mod reassembly;
 mod request_parts;
@@ -112,6 +113,7 @@ pub use policies::{
     PolicyQuestion, PolicyRecord, ToolPolicy, ToolRequest, ToolVerdict, TravelRequest, TravelVerdict,
 };
 pub use policy::{AllowAll, Decision, Grant, GrantError, Policy, Proposal};
+pub use profile::profile_prompt;
 pub use published::PublishSettings;
 pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneSettings, TODO_WIDGET};
 pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refusal};
@@ -163,7 +165,7 @@ pub use quipu_tools::{
 };
 pub use quipu_transcript::{
     FileConflict, FilePlan, PLAN_TOOL, PlanOutcome, PlannedChange, RESOURCE_PROBLEM, SkippedFile,
-    SubmittedPlan, SummaryPart, TODO_TOOL, is_plan_note, typed_text,
+    SubmittedPlan, SummaryPart, TODO_TOOL, is_plan_note, shell_answer, typed_text,
 };
 pub use quipu_workspace::{
     Access, AccessMode, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Reach, Sandbox,

@@ -7,7 +7,9 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use quipu_machine::{
     Draft, EpochReason, Limits, Machine, Prefix, QueuedInput, Start, TODO_WIDGET, todo_lines,
 };
-use quipu_protocol::{Entry, Epoch, EpochContext, NodeId, Notice, SessionId, SessionStart, Snapshot};
+use quipu_protocol::{
+    Entry, Epoch, EpochContext, NodeId, Notice, SessionId, SessionProfile, SessionStart, Snapshot,
+};
 use quipu_store::{RefName, SessionQuery, SessionRow};
 use quipu_tools::Tool;
 use tokio_util::task::AbortOnDropHandle;
@@ -31,11 +33,12 @@ use crate::own_tools::{TravelOptions, TravelSource};
 use crate::owner::{Lease, LeaseResult};
 use crate::planning::{PlanMode, PlanRoute, epoch_plan, with_planning};
 use crate::policies::{Policies, with_steps};
+use crate::profile::{profile_of, profile_prompt};
 use crate::resume::{Past, read_past, recover};
 use crate::runner::{Backend, RUNNER_DEPTH, Runner};
 use crate::session::{LiveAgents, MOST_FALLBACKS, Parts, Session};
 use crate::sources::{
-    ContextSource, OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name,
+    ContextSource, FixedTools, OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name,
     recorded_sections,
 };
 use crate::task_tool::TaskTool;
@@ -395,7 +398,14 @@ impl Engine {
         past: Option<&Past>,
         depth: u32,
     ) -> Result<SessionParts, OpenError> {
-        let (mut options, plan) = with_planning(options.clone(), past, &self.sealer, depth);
+        let profile = profile_of(options, past)?;
+        let mut options = options.clone();
+        options.take_profile(profile);
+        let (mut options, plan) = with_planning(options, past, &self.sealer, depth);
+        if profile == Some(SessionProfile::Shell) {
+            // A plan is what it says in the end.
+            options.keep_only_shell();
+        }
         let (mut epoch_with_plan, mut plan_route, mut plan_notice) = (None, None, None);
         if let Some(mode) = &plan {
             (epoch_with_plan, plan_route, plan_notice) = epoch_plan(&options, past, mode).await;
@@ -431,7 +441,8 @@ impl Engine {
         let mut system = options.system.as_deref();
         // What is lost cannot be kept. A request without any prompt would be answered by another agent, as it were.
         if past.is_some_and(|past| past.lost_prompt.is_some() && past.prompt.system.is_none()) {
-            system_of_ours = crate::context::system_prompt(crate::SYSTEM_PROMPT, &[], &[], &options.cwd);
+            let base = profile.map_or(crate::SYSTEM_PROMPT, profile_prompt);
+            system_of_ours = crate::context::system_prompt(base, &[], &[], &options.cwd);
             system = system.or(Some(&system_of_ours));
         }
         let task = task_tool(options, past, depth);
@@ -441,7 +452,10 @@ impl Engine {
             && options.tool_sources.is_empty()
             && options.context_sources.is_empty()
             && task.is_none());
-        let children = asks.then(|| Children::new(self.clone(), options.clone(), Some(id.clone()), depth));
+        let children = asks.then(|| {
+            let of_children = SessionOptions { profile: None, ..options.clone() };
+            Children::new(self.clone(), of_children, Some(id.clone()), depth)
+        });
         let backend = children.clone().map(|children| Arc::new(children) as Arc<dyn Backend>);
         let mut context_sources = options.context_sources.clone();
         let sections = self.hook_sections(options, past, &mut context_sources);
@@ -452,7 +466,7 @@ impl Engine {
             cwd: options.cwd.clone(),
             standing: standing.clone(),
             model: &options.model,
-            tools: &tools,
+            tools: FixedTools { tools, are_declared: profile.is_none() },
             own,
             tool_sources: &options.tool_sources,
             context_sources: &context_sources,
@@ -463,7 +477,7 @@ impl Engine {
         let (sources, OpeningPrompt { prompt, context, notices }) = Sources::open(wanted, past).await;
         let toolbox = self.toolbox(options, sources.set(), standing, tobe, sections, past);
         let mut epoch = self.epoch(options, &sources, (&prompt, context), past);
-        epoch.plan = epoch_with_plan;
+        (epoch.plan, epoch.profile) = (epoch_with_plan, profile);
         let notices = plan_notice.into_iter().chain(notices).collect();
         Ok(SessionParts { toolbox, sources, epoch, prompt, notices, children, task, plan, plan_route })
     }
@@ -545,6 +559,7 @@ impl Engine {
             tool_sources: tools.from().clone(),
             fallback: None,
             plan: None,
+            profile: None,
         }
     }
 
@@ -565,6 +580,7 @@ impl Engine {
     ) -> Session {
         let SessionParts { toolbox, sources, epoch, prompt, notices, children, task, plan, plan_route } =
             made;
+        options.take_profile(epoch.profile);
         let before_plan = plan_route.map(|route| options.take_route(&route));
         let system_text: Arc<str> =
             prompt.system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
@@ -600,6 +616,7 @@ impl Engine {
         let mut snapshot = Snapshot {
             name: past.name,
             head: past.head,
+            profile: epoch.profile,
             permissions: policy.mode.clone().unwrap_or_default(),
             steering: queued(&past.steering),
             follow_up: queued(&past.follow_up),

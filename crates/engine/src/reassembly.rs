@@ -6,7 +6,7 @@ use quipu_dag::Verdict;
 use quipu_machine::PruneState;
 use quipu_protocol::{BlobId, Entry, Epoch, Model, ModelRequest, NodeId, ToolSpec};
 use quipu_store::{Graph, decode_whole};
-use quipu_transcript::{OpeningMessages, project_messages, source_nodes};
+use quipu_transcript::{OpeningMessages, project_messages_as, source_nodes};
 
 use crate::error::OpenError;
 use crate::identity::system_text;
@@ -63,12 +63,12 @@ pub async fn reassembled_request(
     let records = if past.epoch.prune { past.prunes.as_slice() } else { &[] };
     // What it counts is of no interest here.
     PruneState::of(records, &mut past.messages, &past.nodes, past.old, 0);
-    let Epoch { thinking, max_tokens, tools, .. } = past.epoch;
+    let Epoch { thinking, max_tokens, tools, profile, .. } = past.epoch;
     let request = ModelRequest {
         model,
         system: prompt.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into()),
         tools: Arc::<[ToolSpec]>::from(tools),
-        messages: Arc::new(project_messages(opening.around(&past.messages).cloned())),
+        messages: Arc::new(project_messages_as(profile, opening.around(&past.messages).cloned())),
         thinking,
         max_tokens,
         session: past.session.map(|session| session.to_string()),

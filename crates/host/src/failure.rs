@@ -197,6 +197,8 @@ impl From<OpenError> for Failure {
             | OpenError::BadId(_)
             | OpenError::Exists(_)
             | OpenError::Notes(_)
+            | OpenError::OtherProfile { .. }
+            | OpenError::NoShell
             | OpenError::BadTool(_) => (FailureKind::Request, None),
         };
         Self { kind, message: error.to_string(), advice }

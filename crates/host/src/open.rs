@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::{Delivery, Engine, Follower, Limits, Models, OpenedSession, SessionOptions};
-use quipu_protocol::{Epoch, Model, NodeId, Notice, Thinking};
+use quipu_protocol::{Epoch, Model, NodeId, Notice, SessionProfile, Thinking};
 use quipu_providers::{CallOptions, Settings, WebSearch};
 use quipu_replay::{Places, Recorder};
 use quipu_store::{Graph, SessionQuery, SessionRow, SqliteStore};
@@ -195,6 +195,8 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
             // It is this one's alone, so nobody has set it.
             drop(is_open.set(()));
             opened.notices.extend(unpriced.map(Notice::note));
+            let kept = opened.session.profile().filter(|profile| request.profile != Some(*profile));
+            opened.notices.extend(kept.map(profile_notice));
             // In plan mode it may begin with another one.
             if opened.session.is_planning()
                 && let Ok((snapshot, _)) = opened.session.subscribe(Delivery::Live).await
@@ -236,6 +238,32 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
     }
 }
 
+/// What is asked for and a session with this profile cannot do.
+fn check_profile(request: &OpenRequest, profile: Option<SessionProfile>) -> Result<(), Failure> {
+    let Some(profile) = profile.map(SessionProfile::word) else { return Ok(()) };
+    if request.output_schema.is_some() {
+        return Err(Failure::request(format!(
+            "the answers of a session with the profile `{profile}` are commands, so they cannot fit a JSON Schema"
+        )));
+    }
+    if request.record.is_some() || request.replay.is_some() {
+        // Its results are messages of the user, which a recording takes for prompts.
+        return Err(Failure::request(format!(
+            "a session with the profile `{profile}` cannot be recorded or replayed"
+        )));
+    }
+    Ok(())
+}
+
+/// What people should know of a session that goes on in its profile without being asked to.
+fn profile_notice(profile: SessionProfile) -> Notice {
+    match profile {
+        SessionProfile::Shell => Notice::note(
+            "This session has the profile `shell`: each reply of the model is a command, and `exit` ends the run.",
+        ),
+    }
+}
+
 /// How models are called: as the settings have it, and as this run wants it.
 fn call_options(config: &crate::Settings, request: &OpenRequest) -> CallOptions {
     let settings = &config.calls.options;
@@ -261,12 +289,16 @@ async fn prepare(
     let config = home.config_in(cwd);
     // What another program began has no prompt of ours, nor has a fork of it that said nothing yet; and a prompt names
     // its directory.
-    let ours = *ours && last.is_none_or(|epoch| epoch.system.is_some() || !epoch.tools.is_empty());
+    let ours = *ours
+        && last
+            .is_none_or(|epoch| epoch.system.is_some() || !epoch.tools.is_empty() || epoch.profile.is_some());
     // What is lost cannot be gone on with: such a session gets what a new one would.
     let kept = match last.filter(|_| ours) {
         Some(last) if !quipu::has_lost_prompt(&**engine.store(), last).await? => Some(last),
         _ => None,
     };
+    let profile = last.map_or(request.profile, |epoch| epoch.profile);
+    check_profile(request, profile)?;
     // Before anything is made: it may have to be asked.
     let identity = crate::identity::chosen(home, engine, request, kept).await?;
     // Before a credential is looked up, which may run a command.
@@ -293,6 +325,7 @@ async fn prepare(
         check_free(&model)?;
     }
     let mut options = SessionOptions::new(cwd.clone(), model, provider);
+    options.profile = request.profile;
     // What is recorded or replayed has one model.
     if request.record.is_none() && replay.is_none() {
         let key = request.api_key.clone().map(|key| (options.model.provider.clone(), key));
@@ -318,7 +351,7 @@ async fn prepare(
             }
         }
     }
-    put_system(&mut options, home, engine, request, kept.is_some() && !moved, resources).await?;
+    put_system(&mut options, home, engine, request, (kept.is_some() && !moved, profile), resources).await?;
     let notes = crate::memory::install_tools(&mut options, home, engine, request);
     (options.identity, options.declined_identity) = (identity.text, identity.declined);
     options.thinking = thinking;
@@ -387,7 +420,8 @@ async fn prepare(
         options.context_sources.push(Arc::new(CoverCompaction::new(engine.store().clone())));
     }
     let is_open = Arc::new(SetOnce::new());
-    if replay.is_none() {
+    // It has no tools of servers, so none is started.
+    if replay.is_none() && profile.is_none() {
         let wanted = crate::mcp::InstallOptions {
             home,
             cwd,

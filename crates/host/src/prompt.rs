@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::{ContextSource, Engine, HookAnswer, Resources, Rules, RulesSource, SessionOptions, StartupHooks};
+use quipu_protocol::SessionProfile;
 
 use crate::resources::{NestedRules, ResourceSet, SkillsSource, found_rules, rules_above};
 use crate::{Failure, Home, OpenRequest};
@@ -15,7 +16,7 @@ pub(crate) async fn put_system(
     home: &Home,
     engine: &Engine,
     request: &OpenRequest,
-    resumed: bool,
+    (resumed, profile): (bool, Option<SessionProfile>),
     resources: &ResourceSet,
 ) -> Result<(), Failure> {
     let cwd = &*options.cwd;
@@ -28,7 +29,8 @@ pub(crate) async fn put_system(
         options.system = None;
         return Ok(());
     }
-    let base = request.system_prompt.as_deref().unwrap_or(quipu::SYSTEM_PROMPT);
+    let ours = profile.map_or(quipu::SYSTEM_PROMPT, quipu::profile_prompt);
+    let base = request.system_prompt.as_deref().unwrap_or(ours);
     let (rules, problems) = if request.no_context_files {
         Default::default()
     } else {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use quipu::{BackgroundWake, Hook, PermissionMode};
-use quipu_protocol::Thinking;
+use quipu_protocol::{SessionProfile, Thinking};
 use quipu_replay::Replay;
 use quipu_store::Graph;
 
@@ -104,6 +104,8 @@ pub struct OpenRequest {
     pub system_prompt: Option<String>,
     /// Added to the system prompt.
     pub append_system_prompt: Vec<String>,
+    /// How the model's answers are read; `None` keeps that of a session that goes on.
+    pub profile: Option<SessionProfile>,
     /// The model may search the web at its provider.
     pub web_search: bool,
     /// The JSON Schema that the last answer of each run is to fit. Whoever asks checks it.

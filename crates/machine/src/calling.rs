@@ -169,14 +169,16 @@ impl Machine {
     /// The answer, or what came of it, becomes a node.
     pub(super) fn keep_answer(&mut self, ended: EndedCall) {
         let EndedCall { message, attempt, end, record, hooks, replaced } = ended;
-        let Some(run) = &mut self.run else { return };
-        let CallEnd { message: mut answer, error, attempts, charges: _, unknown } = end;
+        let CallEnd { message: mut answer, mut error, attempts, charges: _, unknown } = end;
         if let Some(error) = &error {
             answer.stop_reason =
                 if error.kind == ModelErrorKind::Aborted { StopReason::Aborted } else { StopReason::Error };
             answer.error_message.get_or_insert_with(|| error.message.clone());
         }
+        let refused = self.read_reply(&mut answer, &mut error);
+        let Some(run) = &mut self.run else { return };
         let calls: Vec<ToolCall> = match answer.stop_reason {
+            _ if error.is_some() => Vec::new(),
             StopReason::Stop | StopReason::ToolUse | StopReason::Length => {
                 answer.tool_calls().cloned().collect()
             }
@@ -198,10 +200,12 @@ impl Machine {
         }
         record_hooks(&mut step, &hooks);
         let cut = answer.stop_reason == StopReason::Length;
+        let is_refused = cut || refused.is_some();
         let mut ops = vec![PlanOp::Forget { run: run.id.clone(), session: None }];
         ops.extend((self.pending_self_message && counts(&answer)).then_some(PlanOp::ClearSelfMessage));
-        let prepared = if cut {
-            calls.iter().map(|call| CheckedCall::Refused(batch::cut_off(&call.name))).collect()
+        let prepared = if is_refused {
+            let why = |call: &ToolCall| refused.clone().unwrap_or_else(|| batch::cut_off(&call.name));
+            calls.iter().map(|call| CheckedCall::Refused(why(call))).collect()
         } else {
             let (id, turn) = (&run.id, run.turn);
             ops.extend(calls.iter().enumerate().map(|(slot, call)| PlanOp::Announce {
@@ -211,7 +215,7 @@ impl Machine {
             }));
             Vec::new()
         };
-        let waiting = !calls.is_empty() && !cut;
+        let waiting = !calls.is_empty() && !is_refused;
         let run_id = run.id.clone();
         let answer = Message::Assistant(answer);
         let id = match message {
@@ -300,7 +304,10 @@ impl Machine {
             return self.end_run(refused.unwrap_or(failed));
         }
         if calls.is_empty() {
-            let paused = is_paused(&answered.answer);
+            let paused = match &*answered.answer {
+                Message::Assistant(answer) => is_paused(answer),
+                _ => false,
+            };
             run.pauses = if paused { run.pauses + 1 } else { 0 };
             // A provider that never comes to an end with its own tools must not hold the run for ever.
             let continues = paused && run.pauses <= MOST_PAUSES;
@@ -321,12 +328,7 @@ fn without_answer(end: CallEnd) -> CallEnd {
 }
 
 /// Whether the provider stopped in the middle of its own tools, and goes on with them when it gets the answer back.
-fn is_paused(answer: &Message) -> bool {
-    match answer {
-        Message::Assistant(answer) => {
-            answer.stop_reason == StopReason::ToolUse
-                && answer.content.last().is_some_and(|last| ServerToolBlock::of(last).is_some())
-        }
-        _ => false,
-    }
+pub(super) fn is_paused(answer: &AssistantMessage) -> bool {
+    answer.stop_reason == StopReason::ToolUse
+        && answer.content.last().is_some_and(|last| ServerToolBlock::of(last).is_some())
 }

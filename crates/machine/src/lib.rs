@@ -28,6 +28,7 @@ mod plan_switch;
 mod pruning;
 mod refreshing;
 mod shell;
+mod shell_profile;
 mod sides;
 mod starting;
 #[cfg(test)]
@@ -102,6 +103,8 @@ struct Run {
     is_outdated: bool,
     /// How often in a row the provider paused within its own tools.
     pauses: u32,
+    /// How often in a row the model replied with nothing that can be run, where replies are commands.
+    unusable: u32,
     /// How often in a row hooks went on with it.
     prolonged: u32,
     /// What it tried in place of what failed.
@@ -123,6 +126,7 @@ impl Run {
             compaction_failed: false,
             is_outdated: false,
             pauses: 0,
+            unusable: 0,
             prolonged: 0,
             attempted: FallbackProgress::default(),
             phase: Phase::Committing,
@@ -281,6 +285,7 @@ impl Machine {
             compaction: start.compaction,
             prefix_tokens,
             opening: OpeningMessages::of(start.prefix.epoch.context.as_ref()),
+            projector: Projector::of(start.prefix.epoch.profile),
             prefix: start.prefix,
             run: None,
             steering: start.steering,
@@ -291,7 +296,6 @@ impl Machine {
             queueing: 0,
             committing: None,
             adding: Vec::new(),
-            projector: Projector::default(),
             next: None,
             moved: Vec::new(),
             drained: None,
@@ -551,6 +555,7 @@ impl Machine {
 
     fn tool_done(&mut self, slot: usize, mut done: FinishedCall) {
         let jump = done.jump.take();
+        self.hint_at_patience(&mut done);
         let batch = match &mut self.run {
             Some(Run { phase: Phase::Tools(batch), .. }) => batch,
             Some(Run { phase: Phase::Answered(answered), .. }) => return answered.early.done(slot, done),

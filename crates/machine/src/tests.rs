@@ -23,9 +23,10 @@ mod diagram;
 mod early_calls;
 mod fallback;
 mod forgetting;
+mod shell_profile;
 mod starts;
 
-use starts::{pruning, start, with_sources};
+use starts::{in_shell, pruning, start, with_sources};
 
 /// What the world does next; the numbers choose among what is possible.
 #[derive(Debug, Clone, Copy)]
@@ -342,6 +343,7 @@ impl World {
                 let spent = self.spent.get(&run).copied().unwrap_or_default();
                 assert!(spent < MAX_COST, "nothing is asked when the money is spent");
                 quipu_transcript::check_conversation(&request.messages).unwrap();
+                assert!(!self.is_shell() || shell_profile::is_plain(&request), "no tools and no calls");
                 let told = self.lineage(head).into_iter().rev().find_map(|(_, entry)| match entry {
                     Entry::Epoch(epoch) => Some(epoch.model),
                     Entry::Session(start) => Some(start.epoch.model),
@@ -370,7 +372,8 @@ impl World {
                 self.seed = self.seed.wrapping_mul(31).wrapping_add(17);
                 self.steps.insert((self.machine.session().clone(), run.clone(), String::new()));
                 self.asked.insert(run.clone(), request);
-                let (left, end) = answer(if self.finishing { 0 } else { self.seed }, self.sent);
+                let (left, end) =
+                    answer(if self.finishing { 0 } else { self.seed }, self.sent, self.is_shell());
                 self.call = Some(FakeCall { run, left, end, cancelled: false, fresh: true });
             }
             Effect::AskRunStart { run, .. } => {
@@ -567,6 +570,10 @@ impl World {
         called.sort();
         answered.sort();
         assert_eq!(called, answered, "what is left is a whole turn");
+    }
+
+    fn is_shell(&self) -> bool {
+        self.machine.prefix.epoch.profile.is_some()
     }
 
     fn commits_nodes(&self) -> usize {
@@ -833,8 +840,9 @@ impl World {
                 let replaced =
                     self.machine.has_hooks && self.sent.is_multiple_of(3) && call.end.error.is_none();
                 if replaced {
+                    let said = Content::text(call.end.message.text());
                     call.end.message.content.retain(|block| !matches!(block, Content::Text(_)));
-                    call.end.message.content.insert(0, Content::text("hello"));
+                    call.end.message.content.insert(0, said);
                 }
                 self.give(MachineInput::CallEnded {
                     run: call.run,
@@ -1164,7 +1172,10 @@ impl World {
     }
 }
 
-fn answer(choice: u8, serial: u64) -> (VecDeque<CallEvent>, CallEnd) {
+fn answer(choice: u8, serial: u64, is_shell: bool) -> (VecDeque<CallEvent>, CallEnd) {
+    let said = if is_shell { shell_profile::said(choice / 4) } else { "hello" };
+    // There they are rare.
+    let calls = if is_shell && choice % 16 != 1 { 0 } else { choice % 4 };
     let blank = AssistantMessage {
         content: Vec::new(),
         api: "a".into(),
@@ -1178,8 +1189,8 @@ fn answer(choice: u8, serial: u64) -> (VecDeque<CallEvent>, CallEnd) {
         error_message: None,
         raw_stop_reason: None,
     };
-    let mut message = AssistantMessage { content: vec![Content::text("hello")], ..blank.clone() };
-    for place in 0..choice % 4 {
+    let mut message = AssistantMessage { content: vec![Content::text(said)], ..blank.clone() };
+    for place in 0..calls {
         message.content.push(Content::ToolCall(ToolCall {
             id: format!("c{serial}-{}", place % 2).into(),
             name: "t".into(),
@@ -1207,7 +1218,7 @@ fn answer(choice: u8, serial: u64) -> (VecDeque<CallEvent>, CallEnd) {
         _ => {
             events.push_back(CallEvent::Started(Box::new(blank)));
             events.push_back(CallEvent::Delta(Delta::TextStarted { index: 0 }));
-            events.push_back(CallEvent::Delta(Delta::Text { index: 0, text: "hello".into() }));
+            events.push_back(CallEvent::Delta(Delta::Text { index: 0, text: said.into() }));
             events.push_back(CallEvent::Delta(Delta::TextEnded { index: 0 }));
         }
     }
@@ -1220,9 +1231,10 @@ proptest! {
     #[test]
     fn every_order_of_events_keeps_the_laws(
         moves in moves(), jumps in prop::collection::vec((any::<u8>(), any::<bool>()), 0..6), prunes in any::<bool>(),
-        sources in any::<bool>(), has_hooks in any::<bool>(),
+        sources in any::<bool>(), has_hooks in any::<bool>(), is_shell in any::<bool>(),
     ) {
         let start = Start { has_hooks, ..if prunes { pruning() } else { start() } };
+        let start = if is_shell { in_shell(start) } else { start };
         let mut world = World::of(if sources { with_sources(start) } else { start });
         for (at, next) in moves.into_iter().enumerate() {
             world.seed = world.seed.wrapping_add(u8::try_from(at % 251).unwrap());
@@ -1248,7 +1260,7 @@ proptest! {
             world.finish();
         }
         world.laws.finish().unwrap();
-        prop_assert!(matches!(conversation_end(&world).as_deref(), Some("hello")));
+        prop_assert!(matches!(conversation_end(&world).as_deref(), Some("hello" | "exit")));
         prop_assert!(!world.machine.pending_self_message, "what the session said to itself is answered");
         prop_assert!(!world.waits.contains(world.machine.session()));
         prop_assert!(world.steps.is_empty(), "steps that are nodes are rows no more: {:?}", world.steps);

@@ -83,6 +83,26 @@ pub struct Epoch {
     /// Plan mode, as the last switch left it; `None` before any switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<EpochPlan>,
+    /// How answers are read, where not as answers with calls of `tools`; a session keeps it from its first node on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<SessionProfile>,
+}
+
+/// How the answers of a session are read, and what its requests look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum SessionProfile {
+    /// No tools are declared. The text of an answer is one command of a shell, and its result is the next message of the user.
+    Shell,
+}
+
+impl SessionProfile {
+    /// Its word in settings and on command lines.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Shell => "shell",
+        }
+    }
 }
 
 impl Epoch {

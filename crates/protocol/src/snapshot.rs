@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Ask, AssistantMessage, BackgroundSnapshot, CallId, ChildSnapshot, CompactionReason, CompactionResult,
     Delta, Ending, Envelope, Event, Json, JumpResult, Message, MessageId, Model, ModelError, NodeId, Notice,
-    QueuedItem, RunId, SessionId, Thinking, ToolResultMessage, Ui, UnixMs, Usage,
+    QueuedItem, RunId, SessionId, SessionProfile, Thinking, ToolResultMessage, Ui, UnixMs, Usage,
 };
 
 /// The state of a session after one of its events. [`Snapshot::fold`] is the only way to change it, so a client that folds
@@ -31,6 +31,9 @@ pub struct Snapshot {
     pub model: Arc<Model>,
     /// Thinking level of the next request, until `epochChanged` names another level.
     pub thinking: Thinking,
+    /// How its answers are read, where not as answers with tool calls; absent for most sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<SessionProfile>,
     /// The permission mode, in one word; empty where there is none.
     pub permissions: String,
     /// The run between `runStarted` and `runEnded`; `null` outside of a run.
@@ -190,6 +193,7 @@ impl Snapshot {
             head: None,
             model,
             thinking,
+            profile: None,
             permissions: String::new(),
             run: None,
             asks: Vec::new(),

@@ -62,6 +62,9 @@ struct Details {
     /// Only of commands that failed by themselves; 128 and the signal for one that was killed by another.
     #[serde(skip_serializing_if = "Option::is_none")]
     exit_code: Option<i32>,
+    /// Whether it was ended because its time was over.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    timed_out: bool,
 }
 
 impl Bash {
@@ -236,8 +239,8 @@ impl Bash {
             SpillState::Complete(path) | SpillState::Limited(path) => Some(path.display().to_string()),
             SpillState::NotNeeded | SpillState::Failed(_) => None,
         };
-        let details = Details { truncation, full_output_path, exit_code };
-        let worth_telling = details.truncation.is_some() || details.exit_code.is_some();
+        let details = Details { truncation, full_output_path, exit_code, timed_out };
+        let worth_telling = details.truncation.is_some() || details.exit_code.is_some() || timed_out;
         ToolOutput {
             details: if worth_telling { Json::of(&details).ok() } else { None },
             is_error: status.is_some(),

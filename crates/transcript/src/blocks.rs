@@ -171,3 +171,22 @@ pub(crate) fn tool_call(content: &str) -> Option<ToolCall> {
 pub(crate) fn member(json: &Json, name: &str) -> Option<String> {
     members_of(json.get())?.get(name).and_then(|value| string_of(value.get()))
 }
+
+/// Whether there is something in a block.
+pub(crate) fn says_something(block: &Content) -> bool {
+    match block {
+        Content::Text(text) => !text.text.trim().is_empty(),
+        Content::Thinking(thinking) => {
+            !thinking.thinking.trim().is_empty() || thinking.thinking_signature.is_some()
+        }
+        Content::Image(_) | Content::ToolCall(_) | Content::Other(_) => true,
+    }
+}
+
+/// Whether a block can stand on the user's side.
+pub(crate) fn is_input(block: &Content) -> bool {
+    match block {
+        Content::Text(_) | Content::Image(_) | Content::Other(_) => true,
+        Content::Thinking(_) | Content::ToolCall(_) => false,
+    }
+}

@@ -237,6 +237,7 @@ fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Canonical {
         tool_sources,
         fallback,
         plan,
+        profile,
     } = epoch;
     for blob in [system, identity].into_iter().flatten() {
         draft.refer(blob.0);
@@ -263,6 +264,7 @@ fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Canonical {
     fields.extend((!tool_sources.is_empty()).then(|| ("toolSources", plain(tool_sources))));
     fields.extend(fallback.as_ref().map(|fallback| ("fallback", plain(fallback))));
     fields.extend(plan.as_ref().map(|switched| ("plan", plain(switched))));
+    fields.extend(profile.as_ref().map(|profile| ("profile", plain(profile))));
     members(fields)
 }
 

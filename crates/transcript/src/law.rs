@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use quipu_protocol::{Body, CallId, Message};
 
-use crate::project::{is_empty, is_input, is_settled, says_something};
+use crate::blocks::{is_input, says_something};
+use crate::project::{is_empty, is_settled};
 
 /// Where a list of messages is no valid conversation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

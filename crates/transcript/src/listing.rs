@@ -193,7 +193,7 @@ pub(crate) fn summary_in(json: &Json) -> Option<(String, u64)> {
 
 /// A time as session files have it: `2023-11-14T22:13:20.000Z`. What lies outside of the years 1970 to 9999 stands at their
 /// end.
-fn iso(at: UnixMs) -> String {
+pub(crate) fn iso(at: UnixMs) -> String {
     let at = at.clamp(0, 253_402_300_799_999);
     let (day, rest) = (at / 86_400_000, at % 86_400_000);
     // Days since the first of March of the year 0, so that the day that comes every fourth year is a year's last.

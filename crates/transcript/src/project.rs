@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use quipu_protocol::{
     AssistantMessage, Body, BranchSummaryMessage, CallId, Compaction, CompactionSummaryMessage, Content,
-    CustomMessage, Entry, Json, Message, NodeId, StopReason, ToolResultMessage, UnixMs, UserMessage,
+    CustomMessage, Entry, Json, Message, NodeId, SessionProfile, StopReason, ToolResultMessage, UnixMs,
+    UserMessage,
 };
 use serde::Deserialize;
 
-use crate::blocks::member;
-use crate::words;
+use crate::blocks::{is_input, member, says_something};
+use crate::{shell_profile, words};
 
 /// Version of this projection; recorded with each model call. Raise it when the same entries give other
 /// messages.
@@ -37,7 +38,16 @@ pub fn project<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<Arc<Mess
 
 /// As [`project`], of the messages alone: those that need no change are shared, not copied.
 pub fn project_messages(messages: impl IntoIterator<Item = Arc<Message>>) -> Vec<Arc<Message>> {
-    let mut projection = Projection::default();
+    project_messages_as(None, messages)
+}
+
+/// As [`project_messages`], as requests of a session with this profile have them: with [`SessionProfile::Shell`] without
+/// calls, and with results as messages of the user.
+pub fn project_messages_as(
+    profile: Option<SessionProfile>,
+    messages: impl IntoIterator<Item = Arc<Message>>,
+) -> Vec<Arc<Message>> {
+    let mut projection = Projection { profile, ..Projection::default() };
     for message in messages {
         projection.add(message);
     }
@@ -59,7 +69,12 @@ pub struct Projector {
 }
 
 impl Projector {
-    /// What [`project_messages`] gives of `messages`. Nothing is copied when these go on from the ones before (the
+    /// One for the requests of a session with this profile.
+    pub fn of(profile: Option<SessionProfile>) -> Self {
+        Self { projection: Projection { profile, ..Projection::default() }, ..Self::default() }
+    }
+
+    /// What [`project_messages_as`] gives of `messages`. Nothing is copied when these go on from the ones before (the
     /// very same, and more behind them) and what was given then is not held any more.
     pub fn project<'a>(
         &mut self,
@@ -67,7 +82,7 @@ impl Projector {
     ) -> Arc<Vec<Arc<Message>>> {
         let mut known = messages.clone();
         if !self.source.iter().all(|old| known.next().is_some_and(|new| Arc::ptr_eq(old, new))) {
-            *self = Self::default();
+            *self = Self::of(self.projection.profile);
         }
         let shown = Arc::make_mut(&mut self.shown);
         shown.truncate(self.settled);
@@ -167,6 +182,7 @@ fn message_of_meta(json: &Json) -> Option<Message> {
 
 #[derive(Default)]
 struct Projection {
+    profile: Option<SessionProfile>,
     out: Vec<Arc<Message>>,
     /// Whether there was an assistant message.
     begun: bool,
@@ -251,6 +267,13 @@ impl Projection {
             self.waiting.entry(call.id.clone()).or_default().push_back(self.calls.len());
             self.calls.push(Call { shown, name: call.name.clone(), result: None });
         }
+        match self.profile {
+            None => {}
+            Some(SessionProfile::Shell) => {
+                self.out.extend(shell_profile::said(message, assistant));
+                return;
+            }
+        }
         if as_received {
             self.out.push(Arc::clone(message));
             return;
@@ -294,6 +317,10 @@ impl Projection {
                     timestamp: self.asked_at,
                 }))
             })
+        });
+        let results = results.map(|result| match (self.profile, &*result) {
+            (Some(SessionProfile::Shell), Message::ToolResult(told)) => Arc::new(shell_profile::told(told)),
+            _ => result,
         });
         results.chain(self.meanwhile.iter().cloned()).collect()
     }
@@ -349,24 +376,6 @@ pub(crate) fn is_empty(body: &Body) -> bool {
     match body {
         Body::Text(text) => text.trim().is_empty(),
         Body::Blocks(blocks) => !blocks.iter().any(says_something),
-    }
-}
-
-pub(crate) fn says_something(block: &Content) -> bool {
-    match block {
-        Content::Text(text) => !text.text.trim().is_empty(),
-        Content::Thinking(thinking) => {
-            !thinking.thinking.trim().is_empty() || thinking.thinking_signature.is_some()
-        }
-        Content::Image(_) | Content::ToolCall(_) | Content::Other(_) => true,
-    }
-}
-
-/// Whether a block can stand on the user's side.
-pub(crate) fn is_input(block: &Content) -> bool {
-    match block {
-        Content::Text(_) | Content::Image(_) | Content::Other(_) => true,
-        Content::Thinking(_) | Content::ToolCall(_) => false,
     }
 }
 

@@ -38,10 +38,10 @@ fn task(round: u64) -> Vec<Reply> {
 const EVENTS: u64 = 70;
 
 #[derive(Clone)]
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -159,7 +159,7 @@ fn one(world: &mut World, round: u64, mut random: Random, done: &mut KillLog) {
     assert!(done.acknowledged.iter().all(|node| kept.contains(node)), "{context}");
 }
 
-fn ids(world: &World) -> HashSet<String> {
+pub(crate) fn ids(world: &World) -> HashSet<String> {
     let mut ids = HashSet::new();
     for session in world.sessions() {
         for node in world.nodes_of(&[session["id"].as_str().unwrap()]) {
@@ -169,7 +169,7 @@ fn ids(world: &World) -> HashSet<String> {
     ids
 }
 
-fn effects(world: &World) -> BTreeMap<String, usize> {
+pub(crate) fn effects(world: &World) -> BTreeMap<String, usize> {
     let mut times = BTreeMap::new();
     for line in std::fs::read_to_string(world.path("work/ran")).unwrap_or_default().lines() {
         *times.entry(line.to_owned()).or_default() += 1;

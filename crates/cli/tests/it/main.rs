@@ -216,6 +216,8 @@ mod session_file;
 #[cfg(test)]
 mod setup;
 #[cfg(test)]
+mod shell_profile;
+#[cfg(test)]
 mod signals;
 #[cfg(test)]
 mod skills;

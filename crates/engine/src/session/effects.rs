@@ -18,6 +18,7 @@ use crate::files::CallPlace;
 use crate::hooks::{CompactionRequest, HookRecord, HookedCall, HookedCompaction, RunEnd, RunStart, kept};
 use crate::models::{Models, PurposeModel, may_see, purpose_model};
 use crate::policy::SharedPolicy;
+use crate::profile::last_words;
 use crate::runner::summarize::Job as SummaryJob;
 use crate::sources::without_additions;
 use crate::spans;
@@ -183,7 +184,7 @@ impl Task {
                 self.call = Some(cancel.clone());
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
                 let answer = match last.as_deref() {
-                    Some(Message::Assistant(answer)) => answer.text(),
+                    Some(Message::Assistant(answer)) => last_words(self.snapshot.profile, answer),
                     _ => String::new(),
                 };
                 let work = async move {

@@ -21,7 +21,8 @@ use std::time::Duration;
 
 use quipu_protocol::{
     AbortTarget, Ack, Answer, Ask, AskId, AskKind, Command, Ending, Event, Json, Message, Model, MoveFiles,
-    NodeId, Notice, Outcome, QueueMode, Refusal, RunId, Scope, Setting, Snapshot, Summarize, Ui, UserInput,
+    NodeId, Notice, Outcome, QueueMode, Refusal, RunId, Scope, SessionProfile, Setting, Snapshot, Summarize,
+    Ui, UserInput,
 };
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
@@ -48,6 +49,7 @@ use crate::moves::{SessionMover, refused};
 use crate::owner::Lease;
 use crate::planning::PlanMode;
 use crate::policy::{Grant, SharedPolicy};
+use crate::profile::last_words;
 use crate::runner::Backend;
 use crate::sessions::clean;
 use crate::sources::Sources;
@@ -194,6 +196,7 @@ struct Inner {
     models: ModelLookup,
     agents: LiveAgents,
     plan: Option<Arc<PlanMode>>,
+    profile: Option<SessionProfile>,
     /// Who holds it puts the next command into the mailbox.
     order: tokio::sync::Mutex<()>,
     /// Kills what runs.
@@ -249,6 +252,7 @@ impl Session {
         if let Some(plan) = &plan {
             planning::connect(plan, &mail, &parts.toolbox.parts.policy);
         }
+        let profile = parts.snapshot.profile;
         let (models, purse) = (ModelLookup(parts.models.clone()), parts.caller.purse.clone());
         let policy = SharedPolicy(parts.toolbox.parts.policy.clone());
         let (task, over) =
@@ -272,6 +276,7 @@ impl Session {
             models,
             agents,
             plan,
+            profile,
             order,
             stop,
             ended,
@@ -280,6 +285,11 @@ impl Session {
 
     pub(crate) fn purse(&self) -> &Arc<Purse> {
         &self.0.purse
+    }
+
+    /// How its answers are read; `None` where they are answers with tool calls.
+    pub fn profile(&self) -> Option<SessionProfile> {
+        self.0.profile
     }
 
     /// Sends a command. Resolves when it is accepted and durable, not when it is done.
@@ -587,7 +597,7 @@ impl Session {
             match &envelope.event {
                 Event::MessageEnded { message, ending: Ending::Committed(_), .. } => {
                     if let Message::Assistant(answer) = &**message {
-                        text = answer.text();
+                        text = last_words(self.0.profile, answer);
                     }
                 }
                 Event::RunEnded { outcome: ended } => outcome = Some(ended.clone()),

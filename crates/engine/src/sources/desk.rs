@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::absent::AbsentTool;
 use super::asking::{Answer, ask};
 use super::context::{ContextParts, OpeningTerms, checked, checked_opening, tells_forgotten};
-use super::gather::{GivenTool, ToolSet, in_order};
+use super::gather::{FixedTools, GivenTool, ToolSet, in_order};
 use super::prompt::{Frame, Part, SourceParts, compose, take_apart};
 use super::{
     CompactionAsk, ContextAsk, ContextSource, OpeningAsk, SOURCE_TEXT, SourceContext, SourceError,
@@ -96,7 +96,7 @@ pub(crate) struct Sources {
     runner: OnceLock<Arc<dyn Backend>>,
     /// While it is being opened.
     opening_runner: Runner,
-    fixed: Vec<Arc<dyn Tool>>,
+    fixed: FixedTools,
     tools: Vec<ToolSlot>,
     contexts: Vec<ContextSlot>,
     /// Of each source that can change, how often it had at the last report.
@@ -113,7 +113,7 @@ pub(crate) struct SourceOptions<'a> {
     pub(crate) runner: Runner,
     pub(crate) model: &'a Model,
     /// Tools that come from no source.
-    pub(crate) tools: &'a [Arc<dyn Tool>],
+    pub(crate) tools: FixedTools,
     /// Gives ours, which stand before those of other sources.
     pub(crate) own: Option<Arc<dyn ToolSource>>,
     pub(crate) tool_sources: &'a [Arc<dyn ToolSource>],
@@ -169,7 +169,7 @@ impl Sources {
             standing: wanted.standing.clone(),
             runner: OnceLock::new(),
             opening_runner: wanted.runner.clone(),
-            fixed: wanted.tools.to_vec(),
+            fixed: wanted.tools.clone(),
             tools,
             contexts,
             watched,
@@ -232,7 +232,8 @@ impl Sources {
     pub(crate) fn lent(&self, name: &str) -> Option<Arc<dyn Tool>> {
         let set = self.set();
         let given = set.from().values().flatten().any(|given| given == name);
-        let fixed = !OF_A_SESSION.contains(&name) && self.fixed.iter().any(|tool| tool.spec().name == name);
+        let fixed =
+            !OF_A_SESSION.contains(&name) && self.fixed.tools.iter().any(|tool| tool.spec().name == name);
         set.get(name).filter(|_| given || fixed).cloned()
     }
 

@@ -23,6 +23,14 @@ pub(crate) struct ToolSet {
     gone: HashMap<String, String>,
 }
 
+/// The tools that come with a session.
+#[derive(Clone)]
+pub(crate) struct FixedTools {
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    /// Whether the model is told which tools there are.
+    pub(crate) are_declared: bool,
+}
+
 /// A tool of a source.
 #[derive(Clone)]
 pub(super) struct GivenTool {
@@ -87,13 +95,13 @@ impl ToolSet {
     /// Tools that come with the session, and behind them those of sources: each with its name, `None` for ours. Also what
     /// collides, for people.
     pub(super) fn of<'a>(
-        fixed: &[Arc<dyn Tool>],
+        fixed: &FixedTools,
         sources: impl Iterator<Item = (Option<&'a str>, &'a [GivenTool])>,
     ) -> (Self, Vec<String>) {
         let mut set = Self::default();
         let (mut specs, mut collisions) = (Vec::new(), Vec::new());
         let mut owners: HashMap<String, Option<&str>> = HashMap::new();
-        for tool in fixed {
+        for tool in &fixed.tools {
             let spec = tool.spec().clone();
             owners.insert(spec.name.clone(), None);
             set.tools.insert(spec.name.clone(), tool.clone());
@@ -119,7 +127,7 @@ impl ToolSet {
                 specs.push(spec.clone());
             }
         }
-        set.specs = specs.into();
+        set.specs = if fixed.are_declared { specs.into() } else { Arc::default() };
         (set, collisions)
     }
 

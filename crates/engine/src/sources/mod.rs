@@ -32,7 +32,7 @@ pub use quipu_machine::EpochReason;
 
 pub(crate) use context::without_additions;
 pub(crate) use desk::{OpeningPrompt, SourceOptions, Sources};
-pub(crate) use gather::{ToolSet, is_tool_name};
+pub(crate) use gather::{FixedTools, ToolSet, is_tool_name};
 pub(crate) use prompt::{recorded_sections, section_text};
 pub use rules::RulesSource;
 

@@ -102,6 +102,8 @@ mod sdk_page;
 #[cfg(test)]
 mod sealing;
 #[cfg(test)]
+mod shell_profile;
+#[cfg(test)]
 mod sources;
 #[cfg(test)]
 mod sources_laws;

@@ -55,6 +55,18 @@ pub(super) fn with_sources(start: Start) -> Start {
     Start { refreshes, due: vec![EpochReason::ModelChange], ..start }
 }
 
+/// Where each answer is a command.
+pub(super) fn in_shell(mut start: Start) -> Start {
+    start.prefix.epoch.profile = Some(quipu_protocol::SessionProfile::Shell);
+    for draft in &mut start.first {
+        if let Entry::Session(begun) = &*draft.entry {
+            let epoch = start.prefix.epoch.clone();
+            draft.entry = Arc::new(Entry::Session(SessionStart { epoch, ..begun.clone() }));
+        }
+    }
+    start
+}
+
 /// As `start`, where old results are left out whenever there is one.
 pub(super) fn pruning() -> Start {
     let mut start = start();

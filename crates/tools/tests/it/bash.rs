@@ -49,12 +49,17 @@ async fn results() {
         json!({"exitCode": 137}),
     )
     .await;
-    runs(json!({"command": "sleep 1000", "timeout": 0.2}), "!Command timed out after 0.2 seconds", none())
-        .await;
+    let timed_out = || json!({"timedOut": true});
+    runs(
+        json!({"command": "sleep 1000", "timeout": 0.2}),
+        "!Command timed out after 0.2 seconds",
+        timed_out(),
+    )
+    .await;
     runs(
         json!({"command": "echo x; sleep 1000", "timeout": "1"}),
         "!x\n\n\nCommand timed out after 1 seconds",
-        none(),
+        timed_out(),
     )
     .await;
     runs(json!({"command": "echo x", "timeout": 0}), "x\n", none()).await;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::sample::select;
 use quipu_protocol::{
-    AssistantMessage, Body, CallId, Compaction, Content, Entry, Json, Message, NodeId, StepInfo, StopReason,
-    TextContent, ThinkingContent, ToolCall, ToolResultMessage, Usage, UserMessage,
+    AssistantMessage, Body, CallId, Compaction, Content, Entry, Json, Message, NodeId, SessionProfile,
+    StepInfo, StopReason, TextContent, ThinkingContent, ToolCall, ToolResultMessage, Usage, UserMessage,
 };
 use quipu_transcript::{
     DecodedEntry, Projector, check_conversation, context, forgotten, message_of, project, project_messages,
+    project_messages_as,
 };
 
 use crate::strategies;
@@ -408,6 +409,28 @@ proptest! {
         prop_assert_eq!(check_conversation(&messages), Ok(()));
         // A conversation that is valid stays what it is.
         prop_assert_eq!(project_messages(messages.iter().cloned()), messages);
+    }
+
+    #[test]
+    fn every_lineage_gives_a_shell_a_valid_conversation(entries in lineage()) {
+        let messages: Vec<Arc<Message>> =
+            entries.iter().filter_map(|entry| Some(Arc::new(message_of(entry)?.into_owned()))).collect();
+        let told = project_messages_as(Some(SessionProfile::Shell), messages.iter().cloned());
+        prop_assert_eq!(check_conversation(&told), Ok(()));
+        for message in &told {
+            let is_plain = match &**message {
+                Message::Assistant(answer) => answer.tool_calls().next().is_none(),
+                Message::User(_) => true,
+                _ => false,
+            };
+            prop_assert!(is_plain, "{message:?}");
+        }
+        let mut projector = Projector::of(Some(SessionProfile::Shell));
+        for length in 0..=messages.len() {
+            let part = &messages[..length];
+            let at_once = project_messages_as(Some(SessionProfile::Shell), part.iter().cloned());
+            prop_assert_eq!(&*projector.project(part.iter()), &at_once);
+        }
     }
 
     #[test]

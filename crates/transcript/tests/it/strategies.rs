@@ -9,9 +9,9 @@ use quipu_protocol::{
     BranchSummaryMessage, CallId, CallRecord, Checkpoint, ChunkId, Compaction, CompactionReason,
     CompactionSummaryMessage, Content, Cost, CustomMessage, Entry, Epoch, EpochContext, EpochOpening,
     EpochPlan, Fallback, FileChange, FileState, FormerModel, ImageContent, Json, Message, ModelErrorKind,
-    NodeId, OpeningBoundary, Origin, PromptSection, Provenance, RunId, SessionId, SessionStart, StepInfo,
-    StopReason, TextContent, Thinking, ThinkingContent, ToolCall, ToolResultMessage, ToolSpec, Trust,
-    Unknown, Usage, UserMessage,
+    NodeId, OpeningBoundary, Origin, PromptSection, Provenance, RunId, SessionId, SessionProfile,
+    SessionStart, StepInfo, StopReason, TextContent, Thinking, ThinkingContent, ToolCall, ToolResultMessage,
+    ToolSpec, Trust, Unknown, Usage, UserMessage,
 };
 
 pub(crate) fn text() -> BoxedStrategy<String> {
@@ -287,11 +287,11 @@ fn epoch() -> BoxedStrategy<Epoch> {
     let numbers = (option::of(number()), any::<bool>());
     let sources =
         (option::of(epoch_context()), btree_map(text(), vec(text(), 0..3), 0..3), option::of(fallback()));
-    let sources = (sources, option::of(epoch_plan()));
+    let sources = (sources, option::of(epoch_plan()), option::of(Just(SessionProfile::Shell)));
     (text(), text(), thinking, prompt, vec(tool, 0..3), numbers, sources)
         .prop_map(|(provider, model, thinking, prompt, tools, (max_tokens, prune), sources)| {
             let (system, identity, declined) = prompt;
-            let ((context, tool_sources, fallback), plan) = sources;
+            let ((context, tool_sources, fallback), plan, profile) = sources;
             Epoch {
                 provider,
                 model,
@@ -306,6 +306,7 @@ fn epoch() -> BoxedStrategy<Epoch> {
                 tool_sources,
                 fallback,
                 plan,
+                profile,
             }
         })
         .boxed()
