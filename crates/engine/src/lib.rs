@@ -166,6 +166,6 @@ pub use quipu_transcript::{
     SubmittedPlan, TODO_TOOL, ToldPart, is_plan_note, typed_text,
 };
 pub use quipu_workspace::{
-    Access, AccessMode, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Reach, Sandbox,
-    SandboxSupport, caches, run_launcher,
+    Access, AccessMode, Cache, CommandNeeds, Doors, EditorFiles, Helpers, Launcher, Namespaces, Network,
+    Reach, Sandbox, SandboxSupport, caches, run_launcher,
 };
