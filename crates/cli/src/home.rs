@@ -180,6 +180,9 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         system_prompt: task.system_prompt.as_deref().map(crate::input::text_or_file).transpose()?,
         append_system_prompt: texts.collect::<Result<_, _>>()?,
         hooks: Vec::new(),
+        editor: None,
+        shell: None,
+        servers: Vec::new(),
         web_search: task.web_search,
         tools: task.model.tools.clone(),
         output_schema: match &task.output_schema {
