@@ -135,7 +135,8 @@ async fn read_all<R: AsyncRead + Unpin>(desk: &Arc<Inner>, mut lines: Lines<R>, 
             Ok(WireMessage::Request { id, method, params }) => desk.request(id, method, params, tasks).await,
             Ok(WireMessage::Notification { method, params }) => desk.notified(&method, params),
             Ok(WireMessage::Response { id, result }) => desk.connection.answered(&id, result),
-            Err((id, mut error)) => {
+            Err(refused) => {
+                let (id, mut error) = *refused;
                 error.message = format!("line {number}: {}", error.message);
                 desk.connection.answer(&id, Err(error)).await;
             }
@@ -250,7 +251,7 @@ impl Inner {
 
     async fn answer(&self, method: &str, params: Value) -> Result<Reply, WireError> {
         let answer = match method {
-            "initialize" => self.initialize(params::read(method, params)?)?,
+            "initialize" => self.initialize(&params::read(method, params)?)?,
             "session/new" => return self.open(params::read(method, params)?, method).await,
             "session/load" | "session/resume" => {
                 let params: OpenParams = params::read(method, params)?;
@@ -289,7 +290,7 @@ impl Inner {
         Ok(Reply::Answer(answer))
     }
 
-    fn initialize(&self, params: InitializeParams) -> Result<Value, WireError> {
+    fn initialize(&self, params: &InitializeParams) -> Result<Value, WireError> {
         let mut abilities = lock(&self.abilities);
         if abilities.is_some() {
             return Err(WireError::new(INVALID_REQUEST, "send `initialize` only once"));

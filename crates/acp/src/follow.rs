@@ -17,7 +17,7 @@ use crate::asks::{Asker, CallAtWork};
 use crate::calls;
 use crate::link::SessionLink;
 use crate::options::mode_of;
-use crate::session::{OpenSession, RunEnd, RunEnds};
+use crate::session::{OpenSession, RunEnd, RunEndLog};
 use crate::updates;
 
 /// Follows a session for as long as it is open and the client is there.
@@ -27,7 +27,7 @@ pub(crate) struct Follower {
     cwd: PathBuf,
     asker: Asker,
     snapshot: Snapshot,
-    ends: watch::Sender<RunEnds>,
+    ends: watch::Sender<RunEndLog>,
     asks: HashMap<AskId, AbortOnDropHandle<()>>,
     /// Calls of the turn that the client knows.
     known: HashMap<CallId, (String, Json)>,
@@ -41,7 +41,7 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    pub(crate) fn new(open: &Arc<OpenSession>, snapshot: Snapshot, ends: watch::Sender<RunEnds>) -> Self {
+    pub(crate) fn new(open: &Arc<OpenSession>, snapshot: Snapshot, ends: watch::Sender<RunEndLog>) -> Self {
         let (link, session) = (open.link.clone(), open.session.clone());
         let cwd = session.cwd().to_path_buf();
         let asker = Asker { link: link.clone(), session, cwd: cwd.clone(), has_refused: Arc::default() };
@@ -307,7 +307,7 @@ impl Follower {
 pub(crate) fn follow(
     open: &Arc<OpenSession>,
     (snapshot, events): (Snapshot, Events),
-    ends: watch::Sender<RunEnds>,
+    ends: watch::Sender<RunEndLog>,
 ) -> AbortOnDropHandle<()> {
     let follower = Follower::new(open, snapshot, ends);
     AbortOnDropHandle::new(tokio::spawn(follower.run(events)))

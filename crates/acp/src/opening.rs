@@ -18,7 +18,7 @@ use crate::follow;
 use crate::link::SessionLink;
 use crate::params::OpenParams;
 use crate::servers;
-use crate::session::{OpenSession, RunEnds};
+use crate::session::{OpenSession, RunEndLog};
 use crate::updates;
 use crate::wire::{AUTH_REQUIRED, INTERNAL, INVALID_PARAMS, NOT_FOUND, WireError};
 
@@ -161,7 +161,7 @@ impl Opener<'_> {
             quipu_host::open(&home, &request).await.map_err(failed)?;
         let OpenedSession { session, notices } = opened;
         link.set_name(session.view().session.as_str());
-        let (ended, ends) = watch::channel(RunEnds::default());
+        let (ended, ends) = watch::channel(RunEndLog::default());
         let models = models.await.unwrap_or_default();
         let subscribed = session.subscribe_and_answer(Delivery::Lossless).await;
         let subscribed = subscribed.map_err(|error| WireError::new(INTERNAL, error.to_string()))?;

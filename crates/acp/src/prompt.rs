@@ -87,7 +87,7 @@ async fn tell(open: &OpenSession, update: Value) {
 
 /// How the run ended; `None` where the session was closed.
 async fn end_of(
-    ends: &mut tokio::sync::watch::Receiver<crate::session::RunEnds>,
+    ends: &mut tokio::sync::watch::Receiver<crate::session::RunEndLog>,
     before: u64,
     run: Option<RunId>,
 ) -> Option<RunEnd> {
@@ -95,8 +95,8 @@ async fn end_of(
         let found = {
             let ends = ends.borrow_and_update();
             let new = usize::try_from(ends.count - before).unwrap_or(usize::MAX);
-            let new = ends.last.iter().rev().take(new);
-            new.filter(|end| run.is_none() || end.run == run).last().cloned()
+            let known = ends.last.len().saturating_sub(new);
+            ends.last.iter().skip(known).find(|end| run.is_none() || end.run == run).cloned()
         };
         match found {
             Some(end) => return Some(end),

@@ -27,7 +27,7 @@ pub(crate) struct OpenSession {
     pub(crate) store: Arc<dyn Graph>,
     pub(crate) permissions: Arc<SavedPermissions>,
     pub(crate) link: Arc<SessionLink>,
-    pub(crate) ends: watch::Receiver<RunEnds>,
+    pub(crate) ends: watch::Receiver<RunEndLog>,
     pub(crate) models: Mutex<Arc<[Arc<Model>]>>,
     prompt: Mutex<Option<PromptTicket>>,
     /// What is told once the client knows the session.
@@ -37,7 +37,7 @@ pub(crate) struct OpenSession {
 }
 
 /// How the session stood, its events since, where their ends go, and notices: each with whether it is a warning.
-pub(crate) type FollowStart = (Box<Snapshot>, Events, watch::Sender<RunEnds>, Vec<(String, bool)>);
+pub(crate) type FollowStart = (Box<Snapshot>, Events, watch::Sender<RunEndLog>, Vec<(String, bool)>);
 
 /// A prompt under way.
 #[derive(Clone)]
@@ -50,7 +50,7 @@ pub(crate) struct PromptTicket {
 
 /// Runs and compactions that ended, the newest last.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RunEnds {
+pub(crate) struct RunEndLog {
     /// All that there were.
     pub(crate) count: u64,
     pub(crate) last: VecDeque<RunEnd>,
@@ -65,7 +65,7 @@ pub(crate) struct RunEnd {
     pub(crate) stop: StopReason,
 }
 
-impl RunEnds {
+impl RunEndLog {
     pub(crate) fn push(&mut self, end: RunEnd) {
         self.count += 1;
         self.last.push_back(end);
@@ -80,7 +80,7 @@ impl OpenSession {
         (session, home): (Session, Home),
         (store, permissions): (Arc<dyn Graph>, Arc<SavedPermissions>),
         link: Arc<SessionLink>,
-        ends: watch::Receiver<RunEnds>,
+        ends: watch::Receiver<RunEndLog>,
         models: Vec<Arc<Model>>,
     ) -> Arc<Self> {
         let models = Mutex::new(models.into());

@@ -47,16 +47,18 @@ pub(crate) enum WireMessage {
 ///
 /// # Errors
 /// What is wrong, with the id of the request where it has one.
-pub(crate) fn read(line: &[u8]) -> Result<WireMessage, (Value, WireError)> {
-    let value: Value = serde_json::from_slice(line)
-        .map_err(|error| (Value::Null, WireError::new(PARSE, format!("this line is not JSON: {error}"))))?;
+pub(crate) fn read(line: &[u8]) -> Result<WireMessage, Box<(Value, WireError)>> {
+    let refused = |id, error| Box::new((id, error));
+    let value: Value = serde_json::from_slice(line).map_err(|error| {
+        refused(Value::Null, WireError::new(PARSE, format!("this line is not JSON: {error}")))
+    })?;
     let Value::Object(mut members) = value else {
         let why = "a message must be an object; batches are not part of this protocol";
-        return Err((Value::Null, WireError::new(INVALID_REQUEST, why)));
+        return Err(refused(Value::Null, WireError::new(INVALID_REQUEST, why)));
     };
     let id = members.remove("id");
     let shown = id.clone().filter(is_id).unwrap_or_default();
-    let invalid = |why: &str| (shown.clone(), WireError::new(INVALID_REQUEST, why));
+    let invalid = |why: &str| refused(shown.clone(), WireError::new(INVALID_REQUEST, why));
     if members.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         return Err(invalid("`jsonrpc` must be \"2.0\""));
     }
@@ -131,7 +133,7 @@ mod tests {
     #[test]
     fn malformed_lines_say_what_is_wrong() {
         let check = |line: &str, id: Value, code: i64| {
-            let (of, error) = read(line.as_bytes()).unwrap_err();
+            let (of, error) = *read(line.as_bytes()).unwrap_err();
             assert_eq!((of, error.code), (id, code), "{line}");
         };
         check("{", Value::Null, PARSE);

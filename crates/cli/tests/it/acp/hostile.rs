@@ -143,7 +143,7 @@ fn directories_that_cannot_be_worked_in_are_refused() {
     check(&mut client, json!(""), "absolute");
     check(&mut client, json!(world.path("work/none")), "does not exist");
     check(&mut client, json!(world.path("work/file.txt")), "does not exist");
-    check(&mut client, json!(7), "cwd");
+    check(&mut client, json!(7), "expected a string");
     let added = json!({ "cwd": world.path("work"), "mcpServers": [], "additionalDirectories": ["/"] });
     assert_eq!(client.fails("session/new", &added)["code"], -32_602);
     // A link that leads out of the project is the directory that it leads to.

@@ -107,6 +107,9 @@ fn sessions_are_listed_loaded_resumed_closed_and_deleted() {
     assert_eq!(client.says(&session, "And now?"), "end_turn");
     assert_eq!(client.text("agent_message_chunk"), "Again.");
 
+    // Of a session that is removed nothing is listed.
+    world.check();
+    world.unchecked();
     assert_eq!(client.call("session/delete", &json!({ "sessionId": session })), json!({}));
     assert_eq!(client.call("session/list", &json!({}))["sessions"], json!([]));
     assert_eq!(client.fails("session/load", &named)["code"], -32_002);

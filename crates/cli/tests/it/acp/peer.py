@@ -34,7 +34,7 @@ class Editor(Client):
 
     async def session_update(self, session_id, update, **_):
         self.updates.append(update)
-        if update.session_update == "agent_message_chunk" and update.content.text == "slow":
+        if self.text("agent_message_chunk").endswith("slow"):
             self.is_slow.set()
 
     async def read_text_file(self, session_id, path, line=None, limit=None, **_):
@@ -107,4 +107,4 @@ async def main(agent, cwd):
     print("the conversation went as it should")
 
 
-asyncio.run(main(*sys.argv[1:]))
+asyncio.run(asyncio.wait_for(main(*sys.argv[1:]), 90))
