@@ -1,5 +1,5 @@
-//! Other agents, installed from npm at fixed versions: for the benchmarks to measure beside ours, and for tests that read
-//! the session files which they write.
+//! Other agents, and clients of ours, installed from npm and PyPI at fixed versions: for the benchmarks to measure beside ours,
+//! and for tests that read the session files which they write or are driven by them.
 //!
 //! `xtask/data/peers/package.json` names the packages. Nothing is installed outside the given directory, and none
 //! of the programs is started here but to say its version.
@@ -14,6 +14,8 @@ use crate::repo;
 
 const MANIFEST: &str = include_str!("../data/peers/package.json");
 const NODE: &str = "node";
+/// Where Python packages are, and the member that names them.
+const PYTHON: &str = "python";
 const PI: &str = "@earendil-works/pi-coding-agent";
 const CODEX: &str = "@openai/codex";
 
@@ -39,15 +41,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
         [directory] if !directory.starts_with('-') => std::path::absolute(directory)?,
         _ => bail!("usage: cargo xtask peers [DIR]"),
     };
-    if let (Ok(peers), Ok(()), Ok(())) =
-        (Peers::find(&directory), check(&directory, &wanted()?), check_packed(&directory))
-    {
+    if let (Ok(peers), Ok(())) = (Peers::find(&directory), check_all(&directory)) {
         eprintln!("peers: {} holds them already", directory.display());
         return report(&directory, &peers);
     }
     install(&directory)?;
-    let whole = check(&directory, &wanted()?).and_then(|()| check_packed(&directory));
-    let whole = whole.and_then(|()| Peers::find(&directory));
+    let whole = check_all(&directory).and_then(|()| Peers::find(&directory));
     let peers = whole.context("npm said that it installed the peers, but they are not whole")?;
     report(&directory, &peers)
 }
@@ -83,7 +82,44 @@ fn install(directory: &Path) -> Result<()> {
         "npm could not install the peers ({status}); what it said stands above. It needs the network, or a mirror that \
          has these packages in these versions; run `cargo xtask peers` again afterwards"
     );
-    packed()?.iter().try_for_each(|(name, version)| unpack(directory, name, version))
+    packed()?.iter().try_for_each(|(name, version)| unpack(directory, name, version))?;
+    install_python(directory)
+}
+
+/// Installs the Python packages, for whichever Python this machine has.
+fn install_python(directory: &Path) -> Result<()> {
+    let packages = python()?;
+    let named = packages.iter().map(|(name, version)| format!("{name}=={version}"));
+    let status = Command::new("python3")
+        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target"])
+        .arg(directory.join(PYTHON))
+        .args(named)
+        .stdin(Stdio::null())
+        .stdout(Stdio::from(std::io::stderr()))
+        .status();
+    let status = status.context("python3 is missing: install Python with pip, or put it on the PATH")?;
+    ensure!(
+        status.success(),
+        "pip could not install the Python packages ({status}); what it said stands above"
+    );
+    Ok(())
+}
+
+/// Whether the Python packages are there in their versions.
+fn check_python(directory: &Path) -> Result<()> {
+    for (name, version) in python()? {
+        let place = directory.join(PYTHON);
+        let found = place.join(format!("{}-{version}.dist-info", name.replace('-', "_")));
+        ensure!(found.is_dir(), "{name} {version} is not in {}; run `cargo xtask peers`", place.display());
+    }
+    Ok(())
+}
+
+/// Whether everything is there in its version.
+fn check_all(directory: &Path) -> Result<()> {
+    check(directory, &wanted()?)?;
+    check_packed(directory)?;
+    check_python(directory)
 }
 
 /// Takes a package without those that it depends on, for it brings along all that its program needs and npm cannot find
@@ -215,6 +251,11 @@ fn is_ours(manifest: &Path) -> bool {
 /// Names and exact versions of the packages.
 fn wanted() -> Result<Vec<(String, String)>> {
     versions("dependencies")
+}
+
+/// Those of Python.
+fn python() -> Result<Vec<(String, String)>> {
+    versions(PYTHON)
 }
 
 /// Those that are fetched without the packages that they depend on.

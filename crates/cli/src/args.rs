@@ -305,6 +305,8 @@ pub(crate) enum Cmd {
     Schedule(crate::schedule::ScheduleArgs),
     /// Promote what was recalled often to the long-term memory; show what a dream would do and did.
     Dream(crate::dream::DreamArgs),
+    /// Serve sessions to an editor: an agent of the Agent Client Protocol over stdin and stdout.
+    Acp(crate::acp::AcpArgs),
     /// Serve sessions to a program over stdin and stdout, as lines of JSON.
     Serve(crate::serve::ServeArgs),
     /// Answer a hook of another agent: it reads the payload on stdin and prints what the agent's hooks take back. Ends within

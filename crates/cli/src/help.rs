@@ -19,7 +19,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Explain", &["blame", "life", "trace", "recall", "diff"]),
     ("Go back", &["fork", "branch", "undo", "redo", "tobe", "merge", "clone", "compact"]),
     ("Organize", &["memory", "past", "label", "bookmark", "rename", "rm"]),
-    ("Automate", &["export", "dream", "proxy", "schedule", "serve", "hash"]),
+    ("Automate", &["acp", "export", "dream", "proxy", "schedule", "serve", "hash"]),
 ];
 
 const BEGINNING: &str = "\

@@ -181,6 +181,9 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         append_system_prompt: texts.collect::<Result<_, _>>()?,
         hooks: Vec::new(),
         profile: task.profile.map(Into::into),
+        editor: None,
+        shell: None,
+        servers: Vec::new(),
         web_search: task.web_search,
         tools: task.model.tools.clone(),
         output_schema: match &task.output_schema {

@@ -1,5 +1,6 @@
 //! The `quipu` command: arguments, wiring, exit codes. What a session does is the engine's business.
 
+mod acp;
 mod agents;
 mod args;
 mod ask;
@@ -213,6 +214,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Export(args)) => export::run(args).await,
         Some(Cmd::Schedule(args)) => schedule::run(args).await,
         Some(Cmd::Dream(args)) => dream::run(args).await,
+        Some(Cmd::Acp(args)) => acp::run(args).await,
         Some(Cmd::Serve(args)) => serve::run(args).await,
         // Asked for with too few arguments, or with `--help`: both end before.
         Some(Cmd::Hook(_)) => Ok(()),

@@ -10,7 +10,7 @@ use quipu_providers::Provider;
 use quipu_seal::Sealer;
 use quipu_store::{Commit, Graph, RefExpectation, RefMove, RefName, StoreError};
 use quipu_tools::Tool;
-use quipu_workspace::ProcessRegistry;
+use quipu_workspace::{EditorFiles, ProcessRegistry};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::agents::AgentSettings;
@@ -135,6 +135,8 @@ pub struct SessionOptions {
     pub history: HistorySettings,
     /// What is kept of the files that tools change.
     pub files: FileSettings,
+    /// An editor in front of the session: its tools read what is not saved there, and tell it what they write. None by default.
+    pub editor: Option<Arc<dyn EditorFiles>>,
     /// Whether the model can look at the graph, and go to earlier points of its session. Off by default. A tool of `tools`
     /// with the name of one of ours takes its place.
     pub travel: TravelSettings,
@@ -190,6 +192,7 @@ impl SessionOptions {
             prune: PruneSettings::default(),
             history: HistorySettings::default(),
             files: FileSettings::default(),
+            editor: None,
             travel: TravelSettings::default(),
             agents: None,
             planning: PlanningSettings::default(),

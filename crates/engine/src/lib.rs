@@ -168,6 +168,6 @@ pub use quipu_transcript::{
     SubmittedPlan, SummaryPart, TODO_TOOL, is_plan_note, shell_answer, typed_text,
 };
 pub use quipu_workspace::{
-    Access, AccessMode, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Reach, Sandbox,
-    SandboxSupport, caches, run_launcher,
+    Access, AccessMode, Cache, CommandNeeds, Doors, EditorFiles, Helpers, Launcher, Namespaces, Network,
+    Reach, Sandbox, SandboxSupport, caches, run_launcher,
 };

@@ -519,6 +519,7 @@ impl Engine {
             outputs: self.outputs.clone(),
             env: self.env.clone(),
             command_environment: self.command_environment.clone(),
+            editor: options.editor.clone(),
             processes: self.processes.clone(),
             sees_images: options.model.sees_images().into(),
         };

@@ -669,10 +669,7 @@ impl Toolbox {
         if self.snapshotter.is_none() && matches!(touches, Touches::Anything | Touches::Writes(_)) {
             noticed.note = WorkspaceNote::unknown(NOT_WATCHED);
         }
-        let is_command = matches!(touches, Touches::Anything);
-        if is_command {
-            self.add_command_environment(&mut cx, &people).await;
-        }
+        let is_command = self.fit_context(&mut cx, &touches, &people).await;
         let is_background = call.name == BackgroundTool::NAME;
         let begun = match self.begin(place, call, touches, &cx.access, &people).await {
             Ok(begun) => begun,

@@ -1,9 +1,11 @@
-//! The environment of a command, by the node whose call starts it.
+//! What a call gets beside its arguments: the environment of a command, by the node whose call starts it, and files as an
+//! editor holds them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 
 use quipu_machine::MachineInput;
-use quipu_tools::{Invocation, Preparation, Tool, ToolContext};
+use quipu_tools::{Invocation, Preparation, Tool, ToolContext, Touches};
 use tokio::sync::mpsc;
 
 use crate::command_environment::CommandOrigin;
@@ -23,12 +25,41 @@ impl Toolbox {
         catch_unwind(AssertUnwindSafe(|| tool.prepare(call, cx))).unwrap_or_default()
     }
 
-    /// Adds the variables of a command that starts now. The session stands at the answer that holds its call.
-    pub(crate) async fn add_command_environment(
+    /// Fits the context to what a call touches; whether it is a command.
+    pub(crate) async fn fit_context(
         &self,
         cx: &mut ToolContext,
+        touches: &Touches,
         people: &mpsc::Sender<MachineInput>,
-    ) {
+    ) -> bool {
+        match touches {
+            Touches::Anything => self.add_command_environment(cx, people).await,
+            Touches::Reads(paths) => self.look_in_editor(cx, paths.clone(), false).await,
+            Touches::Writes(paths) => self.look_in_editor(cx, paths.clone(), true).await,
+            Touches::Nothing | Touches::Session => {}
+        }
+        matches!(touches, Touches::Anything)
+    }
+
+    /// What is not saved of files is read in their place; of files that are about to be changed it is saved before they are
+    /// looked at.
+    async fn look_in_editor(&self, cx: &mut ToolContext, paths: Vec<PathBuf>, saves: bool) {
+        let Some(editor) = self.parts.editor.clone() else { return };
+        let access = cx.access.clone().in_editor(editor);
+        let work = move || {
+            if !saves {
+                return access.with_unsaved(&paths);
+            }
+            access.save_unsaved(&paths);
+            access
+        };
+        if let Ok(access) = tokio::task::spawn_blocking(work).await {
+            cx.access = access;
+        }
+    }
+
+    /// Adds the variables of a command that starts now. The session stands at the answer that holds its call.
+    async fn add_command_environment(&self, cx: &mut ToolContext, people: &mpsc::Sender<MachineInput>) {
         let head = self.standing.get().and_then(|view| view.borrow().head);
         let Some((commands, node)) = self.parts.command_environment.clone().zip(head) else { return };
         if !commands.applies() {

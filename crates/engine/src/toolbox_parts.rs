@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use quipu_seal::Sealer;
-use quipu_workspace::ProcessRegistry;
+use quipu_workspace::{EditorFiles, ProcessRegistry};
 
 use crate::clock::Clock;
 use crate::command_environment::CommandEnvironment;
@@ -22,6 +22,8 @@ pub(crate) struct ToolboxParts {
     pub(crate) env: Arc<[(String, Option<String>)]>,
     /// Adds to `env` for each command.
     pub(crate) command_environment: Option<Arc<dyn CommandEnvironment>>,
+    /// Holds files with changes that are not saved.
+    pub(crate) editor: Option<Arc<dyn EditorFiles>>,
     /// What people leave running in the shell.
     pub(crate) processes: Arc<ProcessRegistry>,
     /// Changes with the model.

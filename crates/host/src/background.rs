@@ -6,7 +6,7 @@ use quipu::{
     BackgroundTool, Confinement, Tool, builtin, builtin_confined, builtin_isolated, builtin_with_background,
 };
 
-use crate::SavedPermissions;
+use crate::{SavedPermissions, ToolAdapter};
 
 /// The built-in tools.
 pub(crate) fn shell_tools(permissions: &SavedPermissions, background: bool) -> Vec<Arc<dyn Tool>> {
@@ -20,6 +20,13 @@ pub(crate) fn shell_tools(permissions: &SavedPermissions, background: bool) -> V
         (false, Confinement::None) => builtin(),
         (false, Confinement::Files) => builtin_confined(),
         (false, Confinement::Namespaces) => builtin_isolated(),
+    }
+}
+
+/// Puts another tool in the place of `bash`.
+pub(crate) fn adapt_shell(tools: &mut [Arc<dyn Tool>], adapt: &ToolAdapter) {
+    for tool in tools.iter_mut().filter(|tool| tool.spec().name == "bash") {
+        *tool = adapt(tool.clone());
     }
 }
 

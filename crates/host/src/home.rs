@@ -191,6 +191,12 @@ impl Home {
         &self.sources
     }
 
+    /// The same place for one of several sessions that are open at once: commands and mentions are its own.
+    #[must_use]
+    pub fn for_one_session(&self) -> Self {
+        Self { mentions: Mentions::default(), ..self.without_commands() }
+    }
+
     /// The same place without commands, for what a command holds of it.
     pub(crate) fn without_commands(&self) -> Self {
         Self { commands: CommandRegistry::default(), ..self.clone() }

@@ -133,7 +133,7 @@ pub use permissions::{
 pub use program::program_path;
 pub use purposes::{DREAM_PURPOSE, FLUSH_PURPOSE, PAST_PURPOSE, PROOF_PURPOSE};
 pub use quipu_past::PastId;
-pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget};
+pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget, ToolAdapter};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
 pub use saved::SavedPermissions;

@@ -364,6 +364,10 @@ async fn prepare(
     let names = request.tools.as_deref().or(config.tools.as_deref());
     with_listed_tools(&mut options.tools, names);
     crate::background::keep_with_bash(&mut options.tools);
+    if let Some(adapt) = &request.shell {
+        crate::background::adapt_shell(&mut options.tools, adapt);
+    }
+    options.editor.clone_from(&request.editor);
     let web = crate::web::WebTools {
         home,
         settings,
@@ -431,6 +435,7 @@ async fn prepare(
             hidden: settings.env_keys(),
             keeps: !request.in_memory,
             begin: is_open.clone(),
+            servers: &request.servers,
         };
         crate::mcp::install(&mut options, wanted);
     }

@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use quipu::{BackgroundWake, Hook, PermissionMode};
+use quipu::{BackgroundWake, EditorFiles, Hook, PermissionMode, Tool};
+use quipu_mcp::ServerConfig;
 use quipu_protocol::{SessionProfile, Thinking};
 use quipu_replay::Replay;
 use quipu_store::Graph;
@@ -60,6 +61,9 @@ pub struct PermissionRequest {
     /// Commands are kept off the network.
     pub no_network: bool,
 }
+
+/// Puts a tool in the place of another one.
+pub type ToolAdapter = Arc<dyn Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync>;
 
 /// A session to open.
 #[derive(Clone, Default)]
@@ -121,6 +125,12 @@ pub struct OpenRequest {
     pub hooks: Vec<Arc<dyn Hook>>,
     /// What was answered so far to questions that come up; `None` where nobody could be asked.
     pub answers: Vec<(Question, Option<bool>)>,
+    /// An editor in front, which holds files with changes that are not saved.
+    pub editor: Option<Arc<dyn EditorFiles>>,
+    /// Takes the tool that runs commands, and gives the one that is offered.
+    pub shell: Option<ToolAdapter>,
+    /// Servers of tools that the front brings along, by name, behind those of files.
+    pub servers: Vec<(String, ServerConfig)>,
     /// Places of caches that the environment names are offered.
     pub offers_caches: bool,
 }

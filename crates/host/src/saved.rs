@@ -107,6 +107,19 @@ impl SavedPermissions {
         }
     }
 
+    /// Another mode for this session alone: nothing is saved.
+    ///
+    /// # Errors
+    /// `Request` where the session cannot have it.
+    pub fn set_here(&self, mode: PermissionMode) -> Result<(), Failure> {
+        if let Some(why) = self.refuses(mode) {
+            return Err(Failure::request(why));
+        }
+        lock(&self.unsaved).mode = Some(mode);
+        self.follow();
+        Ok(())
+    }
+
     fn keep_rules(&self, rules: &[String], reach: RuleReach) -> Result<(), Failure> {
         for rule in rules {
             let rule = Rule::parse(rule).map_err(|error| Failure::failed(error.to_string()))?;

@@ -16,12 +16,12 @@ use quipu_host::{
 use quipu_protocol::{
     Ack, ClientFrame, Command, FrameErrorKind, PROTOCOL_VERSION, Refusal, ServerFrame, SessionId, Thinking,
 };
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::lines::{LINE_LIMIT, Line, Lines};
+use crate::lines::{LINE_LIMIT, Line, Lines, write_lines};
 
 /// Sessions that a desk holds open at most.
 pub const SESSIONS: usize = 256;
@@ -285,32 +285,6 @@ impl Desk {
         let _opening = self.0.opening.read().await;
         session.shutdown().await;
         self.sessions().remove(name);
-    }
-}
-
-/// Writes lines until nobody sends any more, or the client reads them no more.
-async fn write_lines(
-    mut write: impl AsyncWrite + Unpin,
-    mut lines: mpsc::Receiver<String>,
-    patience: Duration,
-) {
-    while let Some(mut line) = lines.recv().await {
-        // Those that wait already go along.
-        while line.len() < 64 << 10
-            && let Ok(next) = lines.try_recv()
-        {
-            line.push_str(&next);
-        }
-        let mut rest = line.as_bytes();
-        while !rest.is_empty() {
-            match tokio::time::timeout(patience, write.write(rest)).await {
-                Ok(Ok(count)) if count > 0 => rest = &rest[count..],
-                Ok(_) | Err(_) => return,
-            }
-        }
-        if !matches!(tokio::time::timeout(patience, write.flush()).await, Ok(Ok(()))) {
-            return;
-        }
     }
 }
 

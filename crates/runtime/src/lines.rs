@@ -1,13 +1,16 @@
 //! Lines of a stream, none longer than is said.
 
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::sync::mpsc;
 
 /// Bytes of a line at most: 16 MiB. An image of a prompt fits.
 pub const LINE_LIMIT: usize = 16 << 20;
 
 /// A line that was read.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub enum Line {
     /// Without its end.
     Whole(Vec<u8>),
     /// It was longer than the limit; what followed was passed over.
@@ -15,7 +18,8 @@ pub(crate) enum Line {
 }
 
 /// Reads lines.
-pub(crate) struct Lines<R> {
+#[derive(Debug)]
+pub struct Lines<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
     /// The rest of a line that is too long is passed over.
@@ -23,12 +27,16 @@ pub(crate) struct Lines<R> {
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(crate) fn new(read: R) -> Self {
+    /// The lines of what is read.
+    pub fn new(read: R) -> Self {
         Self { reader: BufReader::with_capacity(64 << 10, read), line: Vec::new(), skips: false }
     }
 
     /// The next line that is not empty; `None` at the end. Dropping the future loses nothing.
-    pub(crate) async fn next(&mut self) -> std::io::Result<Option<Line>> {
+    ///
+    /// # Errors
+    /// What the stream says.
+    pub async fn next(&mut self) -> std::io::Result<Option<Line>> {
         loop {
             let buffer = self.reader.fill_buf().await?;
             let end = buffer.iter().position(|byte| *byte == b'\n');
@@ -55,6 +63,32 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             if is_last {
                 return Ok(None);
             }
+        }
+    }
+}
+
+/// Writes lines until nobody sends any more, or the client reads them no more.
+pub async fn write_lines(
+    mut write: impl AsyncWrite + Unpin,
+    mut lines: mpsc::Receiver<String>,
+    patience: Duration,
+) {
+    while let Some(mut line) = lines.recv().await {
+        // Those that wait already go along.
+        while line.len() < 64 << 10
+            && let Ok(next) = lines.try_recv()
+        {
+            line.push_str(&next);
+        }
+        let mut rest = line.as_bytes();
+        while !rest.is_empty() {
+            match tokio::time::timeout(patience, write.write(rest)).await {
+                Ok(Ok(count)) if count > 0 => rest = &rest[count..],
+                Ok(_) | Err(_) => return,
+            }
+        }
+        if !matches!(tokio::time::timeout(patience, write.flush()).await, Ok(Ok(()))) {
+            return;
         }
     }
 }

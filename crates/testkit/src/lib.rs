@@ -23,7 +23,7 @@ mod tls;
 pub use documents::{CodeBlock, CodeSpan, Document, documents, repository};
 pub use gate::Gate;
 pub use neighbour::{Act, Neighbour, context_of, endless_database, path_of};
-pub use peers::{needs_peers, peer_files, peer_modules, skip_without};
+pub use peers::{needs_peers, peer_files, peer_modules, peer_python, skip_without};
 pub use proxy::FakeProxy;
 pub use reply::Reply;
 pub use server::{CapturedRequest, FakeServer};

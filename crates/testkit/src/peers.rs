@@ -36,3 +36,17 @@ pub fn peer_files<const N: usize>(places: [&str; N]) -> Option<[PathBuf; N]> {
     skip_without(&places.join(", "));
     None
 }
+
+/// The directory of Python packages that has this one. `None`, and a line that says so, where it is not there.
+///
+/// # Panics
+/// Where it must be there and is missing.
+pub fn peer_python(package: &str) -> Option<PathBuf> {
+    let packages = peer_modules().with_file_name("python");
+    if packages.join(package).exists() {
+        return Some(packages);
+    }
+    assert!(!needs_peers(), "{package} is missing in {}", packages.display());
+    skip_without(&format!("Python package {package}"));
+    None
+}

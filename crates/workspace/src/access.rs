@@ -9,10 +9,14 @@ use nix::fcntl::OFlag;
 use quipu_rules::{FileAccess, Place, RuleSet, Verdict};
 use tokio_util::sync::CancellationToken;
 
+use crate::editor::{SharedEditor, UnsavedText};
 use crate::open::read_rest;
 use crate::path::names_a_directory;
 use crate::write::{sync_directory, write_at};
-use crate::{FileError, FileKind, FileStamp, WriteKind, file_key, open_for_reading, read_whole, write_file};
+use crate::{
+    EditorFiles, FileError, FileKind, FileStamp, WriteKind, file_key, open_for_reading, read_whole,
+    write_file,
+};
 
 /// How a file is to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +66,10 @@ pub struct Access {
     approved: Arc<[Approval]>,
     /// What rules say of files that a search finds: nobody is asked about each of them.
     searches: Option<Arc<SearchRules>>,
+    /// Who is told of what is written, and holds what is not saved.
+    editor: Option<SharedEditor>,
+    /// Texts that are read in the place of files.
+    unsaved: Arc<[UnsavedText]>,
 }
 
 /// Permission rules, and where their paths begin.
@@ -132,7 +140,7 @@ impl Access {
         let AccessRules { write, read, own, home, protects } = rules;
         let rules = AccessRules { write: real(write), read: real(read), own: real(own), home, protects };
         let rules = Some(Arc::new(Rules { rules, secrets: OnceLock::new() }));
-        Self { rules, approved: Arc::default(), searches: None }
+        Self { rules, ..Self::default() }
     }
 
     /// The same, with permission rules for searches; relative paths of rules begin in `cwd`.
@@ -163,6 +171,33 @@ impl Access {
             Arc::new(Rules { rules, secrets: old.secrets.clone() })
         });
         Self { rules, ..self.clone() }
+    }
+
+    /// The same, with an editor in front that is told what is written.
+    #[must_use]
+    pub fn in_editor(self, editor: Arc<dyn EditorFiles>) -> Self {
+        Self { editor: Some(SharedEditor::new(editor)), ..self }
+    }
+
+    /// The same, reading what the editor holds of these files where that is not saved. Paths are as [`file_key`] gives them. Blocks.
+    #[must_use]
+    pub fn with_unsaved(self, paths: &[PathBuf]) -> Self {
+        let Some(editor) = &self.editor else { return self };
+        let may_read = |path: &&PathBuf| self.check_read(path).is_ok();
+        let unsaved = paths.iter().filter(may_read).filter_map(|path| editor.unsaved(path)).collect();
+        Self { unsaved, ..self }
+    }
+
+    /// Saves what the editor holds of these files where that is not saved and they may be written: what changes them next changes
+    /// what a person sees. Paths are as [`file_key`] gives them. Blocks.
+    pub fn save_unsaved(&self, paths: &[PathBuf]) {
+        let Some(editor) = &self.editor else { return };
+        for path in paths.iter().filter(|path| self.check_write(path).is_ok()) {
+            if let Some(unsaved) = editor.unsaved(path) {
+                // A file that cannot be saved is changed as it is.
+                drop(self.write_file(path, unsaved.text.as_bytes(), None));
+            }
+        }
     }
 
     /// Refuses a path that is neither free to be read nor approved.
@@ -264,11 +299,18 @@ impl Access {
     /// As [`open_for_reading`]; [`FileError::Refused`].
     pub fn open_for_reading(&self, path: &Path) -> Result<(File, Metadata), FileError> {
         let (file, metadata) = open_for_reading(path)?;
-        if !self.is_everywhere() {
-            let real = path_of(&file, path)?;
-            self.check(path, &real, AccessMode::Read, shared(&metadata))?;
+        if self.is_everywhere() && self.unsaved.is_empty() {
+            return Ok((file, metadata));
         }
-        Ok((file, metadata))
+        let real = path_of(&file, path)?;
+        self.check(path, &real, AccessMode::Read, shared(&metadata))?;
+        match self.unsaved.iter().find(|unsaved| unsaved.path == real) {
+            Some(unsaved) => {
+                let failed = |error| FileError::from_io(path, "cannot read what is not saved of", error);
+                Ok((unsaved.file().map_err(failed)?, metadata))
+            }
+            None => Ok((file, metadata)),
+        }
     }
 
     /// [`read_whole`](crate::read_whole) within these bounds, for a file that is to be written back.
@@ -296,6 +338,19 @@ impl Access {
     /// # Errors
     /// As [`write_file`]; [`FileError::Refused`].
     pub fn write_file(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        expected: Option<&FileStamp>,
+    ) -> Result<WriteKind, FileError> {
+        let kind = self.put_file(path, bytes, expected)?;
+        if let Some(editor) = &self.editor {
+            editor.written(&file_key(path), bytes);
+        }
+        Ok(kind)
+    }
+
+    fn put_file(
         &self,
         path: &Path,
         bytes: &[u8],

@@ -17,6 +17,7 @@ mod capture;
 mod child;
 #[cfg_attr(not(target_os = "linux"), path = "confine_none.rs")]
 mod confine;
+mod editor;
 mod error;
 mod git;
 mod git_lines;
@@ -45,6 +46,7 @@ mod write;
 pub use access::{Access, AccessMode, AccessRules, Approval, Reach, has_other_names};
 pub use caches::{Cache, caches, leads_through};
 pub use capture::PathContent;
+pub use editor::EditorFiles;
 pub use error::{FileError, FileKind};
 pub use git::{Git, GitError};
 pub use git_lines::{CommittedLines, LineCommit, committed_lines};

@@ -36,12 +36,14 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("replay", &["engine"]),
     ("host", &["engine", "archive", "replay", "render", "mcp", "web", "memory", "past", "schedule"]),
     ("runtime", &["host"]),
+    ("acp", &["runtime"]),
     ("tui", &["host"]),
     ("gateway", &["engine"]),
     ("rpc", &["engine", "archive"]),
     (
         "cli",
         &[
+            "acp",
             "runtime",
             "rpc",
             "memory",

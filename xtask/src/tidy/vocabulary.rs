@@ -144,19 +144,19 @@ pub(crate) fn sql(repo: &Repo) -> Vec<Finding> {
 }
 
 /// Tests of the command that speak to it as a client of the protocol.
-const CLIENTS: &str = "crates/cli/tests/it/mcp_server/";
+const CLIENTS: [&str; 2] = ["crates/cli/tests/it/mcp_server/", "crates/cli/tests/it/acp/"];
 
 pub(crate) fn json_rpc(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, file) in rust(repo).filter(|(path, _)| {
-        !path.starts_with(CLIENTS)
-            && !matches!(crate_of(path), Some("rpc" | "mcp" | "mcp-server" | "extensions" | "xtask"))
+        !CLIENTS.iter().any(|clients| path.starts_with(clients))
+            && !matches!(crate_of(path), Some("rpc" | "acp" | "mcp" | "mcp-server" | "extensions" | "xtask"))
     }) {
         let code = file.source.lines().map(|(line, code)| (line, code.to_lowercase()));
         let literals = file.source.literals.iter().map(|literal| (literal.line, literal.text.to_lowercase()));
         for (line, text) in code.chain(literals) {
             if ["jsonrpc", "json_rpc", "json-rpc"].iter().any(|word| text.contains(word)) {
-                findings.push(Finding::fault(path, line, "JSON-RPC outside rpc, mcp and extensions"));
+                findings.push(Finding::fault(path, line, "JSON-RPC outside rpc, acp, mcp and extensions"));
             }
         }
     }
@@ -312,8 +312,8 @@ mod tests {
             json_rpc,
             &[("crates/rpc/src/lib.rs", code), ("crates/engine/src/lib.rs", code)],
             &[
-                "crates/engine/src/lib.rs:1: JSON-RPC outside rpc, mcp and extensions",
-                "crates/engine/src/lib.rs:2: JSON-RPC outside rpc, mcp and extensions",
+                "crates/engine/src/lib.rs:1: JSON-RPC outside rpc, acp, mcp and extensions",
+                "crates/engine/src/lib.rs:2: JSON-RPC outside rpc, acp, mcp and extensions",
             ],
         );
     }

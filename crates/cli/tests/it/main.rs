@@ -3,6 +3,8 @@
 //! bytes of every request, and is it healthy (see [`support::World`])?
 
 #[cfg(test)]
+mod acp;
+#[cfg(test)]
 mod active_memory;
 #[cfg(test)]
 mod activity;

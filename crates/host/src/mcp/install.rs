@@ -10,6 +10,7 @@ use quipu_mcp::{
     OauthTokens, Server, ServerConfig, ServerEnvironment, TokenStore as _, TransportConfig,
 };
 use quipu_protocol::Epoch;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::SetOnce;
 
 use super::files::{McpFileUse, McpServer, mcp_files};
@@ -33,11 +34,14 @@ pub(crate) struct InstallOptions<'a> {
     pub(crate) keeps: bool,
     /// Set once the session is open: servers that begin before would delay it.
     pub(crate) begin: Arc<SetOnce<()>>,
+    /// Servers that the front brings along, by name.
+    pub(crate) servers: &'a [(String, ServerConfig)],
 }
 
 /// Gives a session the tools of the servers that files configure. Nothing is waited for.
 pub(crate) fn install(options: &mut SessionOptions, wanted: InstallOptions<'_>) {
-    let InstallOptions { home, cwd, sealer, last, permissions, hidden, keeps, begin } = wanted;
+    let InstallOptions { home, cwd, sealer, last, permissions, hidden, keeps, begin, servers: brought } =
+        wanted;
     let files = mcp_files(home, cwd);
     for file in &files.files {
         if file.counts == McpFileUse::Untrusted && file.problems.is_empty() {
@@ -62,6 +66,17 @@ pub(crate) fn install(options: &mut SessionOptions, wanted: InstallOptions<'_>) 
             Err(failure) => home.warn(failure.message),
         }
     }
+    for (name, config) in brought {
+        if servers.iter().any(|(server, _): &(Arc<Server>, String)| server.name() == name) {
+            home.warn(format!(
+                "the MCP server {name} is configured here already; the one of the client is not used"
+            ));
+            continue;
+        }
+        know_secrets(&home.dir, sealer, config);
+        let environment = ServerEnvironment { begin: Some(begin.clone()), ..environment(home, cwd, &hidden) };
+        servers.push((Arc::new(Server::start(name, config.clone(), environment)), client_key(name, config)));
+    }
     if servers.is_empty() {
         super::commands::offer(home, cwd, None);
         return;
@@ -75,6 +90,16 @@ pub(crate) fn install(options: &mut SessionOptions, wanted: InstallOptions<'_>) 
     options.policies.push(Arc::new(McpPolicy::new(&source, asks_new)));
     super::commands::offer(home, cwd, Some(&source));
     options.tool_sources.push(Arc::new(source));
+}
+
+/// The name of a client's server where definitions are kept: another program of this name is another server.
+fn client_key(name: &str, config: &ServerConfig) -> String {
+    let reached = match &config.transport {
+        TransportConfig::Stdio { command, args, .. } => format!("{command}\0{}", args.join("\0")),
+        TransportConfig::Http { url, .. } => url.clone(),
+    };
+    let hash = Sha256::digest(reached.as_bytes());
+    format!("client#{name}#{}", quipu_protocol::hex(&hash[..8]))
 }
 
 fn expanded(server: &McpServer) -> Result<ServerConfig, Failure> {
