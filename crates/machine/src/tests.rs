@@ -24,6 +24,7 @@ mod early_calls;
 mod fallback;
 mod forgetting;
 mod starts;
+mod tuning;
 
 use starts::{pruning, start, with_sources};
 
