@@ -35,7 +35,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("setup", &[]),
     ("replay", &["engine"]),
     ("host", &["engine", "archive", "replay", "render", "mcp", "web", "memory", "past", "schedule"]),
-    ("runtime", &["host"]),
+    ("runtime", &["host", "rpc"]),
     ("tui", &["host"]),
     ("gateway", &["engine"]),
     ("rpc", &["engine", "archive"]),
