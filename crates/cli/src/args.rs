@@ -49,7 +49,7 @@ pub(crate) struct Task {
     /// With `-p`: print text as it arrives. If an answer breaks off, stderr says so and the retry is printed again.
     #[arg(long)]
     pub(crate) stream: bool,
-    /// Output format: the text of the answers, or every event as a line of JSON.
+    /// What a program reads, and what it can say. `rpc` is for programs that drive Pi.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) mode: Mode,
     /// With `--mode json`: ask questions as events and read the answers from stdin, one line of JSON each. Stdin is
@@ -203,9 +203,13 @@ pub(crate) struct OutArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum Mode {
+    /// The text of the answers
     #[default]
     Text,
+    /// Every event as a line of JSON
     Json,
+    /// Commands as lines of JSON on stdin, responses and events on stdout, until stdin ends; needs no `-p`
+    Rpc,
 }
 
 #[derive(Debug, Subcommand)]

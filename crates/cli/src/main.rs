@@ -61,6 +61,7 @@ mod proxy;
 mod recall;
 mod restore_files;
 mod rm;
+mod rpc;
 mod run;
 mod schedule;
 mod search;
@@ -162,7 +163,10 @@ fn runs_task(task: &Task) -> bool {
 
 /// Whether the terminal is drawn on.
 fn draws(cli: &Cli) -> bool {
-    cli.command.is_none() && !runs_task(&cli.task) && terminal::is_there(&cli.task)
+    cli.command.is_none()
+        && cli.task.mode != args::Mode::Rpc
+        && !runs_task(&cli.task)
+        && terminal::is_there(&cli.task)
 }
 
 pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
@@ -231,6 +235,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
 
 async fn run_or_draw(task: &Task) -> Result<(), Failure> {
     match task {
+        task if task.mode == args::Mode::Rpc => rpc::run(task).await,
         task if runs_task(task) => run::run(task).await,
         task if terminal::is_there(task) => terminal::run(task).await,
         task => Err(Failure::usage(format!(

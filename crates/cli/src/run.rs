@@ -410,6 +410,7 @@ impl Front {
                 write_line(&events.header_line())?;
                 Ok(Self::Json(Box::new(Json { events, asker: None, output: None })))
             }
+            Mode::Rpc => Err(Failure::usage("`--mode rpc` drives sessions by commands, not by a task")),
         }
     }
 

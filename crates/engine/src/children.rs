@@ -1,6 +1,7 @@
 //! What a runner does in sessions of their own: child sessions, and calls for which no session has a name yet.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use futures_util::future::BoxFuture;
 use quipu_machine::{CommitError, Draft, Limits, Plan, PlanOp, RunMoney};
@@ -392,6 +393,7 @@ impl Children {
             clock: engine.clock.clone(),
             sealer: engine.sealer.clone(),
             purse,
+            retries: Arc::new(AtomicBool::new(true)),
             bodies: Bodies::default().into(),
             unanswered: None.into(),
         };

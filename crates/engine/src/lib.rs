@@ -115,12 +115,14 @@ pub use policies::{
 pub use policy::{AllowAll, Decision, Grant, GrantError, Policy, Proposal};
 pub use profile::profile_prompt;
 pub use published::PublishSettings;
-pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneSettings, TODO_WIDGET};
+pub use quipu_machine::{
+    AGENT, CompactionSettings, Limits, LiveChanges, PolicyVersion, PruneSettings, QueueDrain, TODO_WIDGET,
+};
 pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refusal};
 pub use reassembly::{ReassembledRequest, reassembled_request};
 pub use request_parts::RequestParts;
 pub use restore_files::{JumpWithFiles, RestoreFiles};
-pub use resume::{epoch_at, has_lost_prompt, last_credential, last_epoch};
+pub use resume::{context_messages, epoch_at, has_lost_prompt, last_credential, last_epoch};
 pub use rules_imports::mentioned_files;
 pub use runner::{
     BadRequest, CallAnswer, CallRequest, ChildAnswer, ChildRequest, ModelName, RUNNER_AT_ONCE, RUNNER_BUDGET,

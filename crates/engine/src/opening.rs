@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use quipu_machine::{
@@ -604,6 +605,7 @@ impl Engine {
             clock: self.clock.clone(),
             sealer: self.sealer.clone(),
             purse: purse.clone(),
+            retries: Arc::new(AtomicBool::new(true)),
             bodies: Bodies::after(past.last_body).into(),
             unanswered: past.unanswered_call.into(),
         };

@@ -185,6 +185,15 @@ pub(crate) async fn read_past(store: &dyn Graph, head: NodeId) -> Result<Past, O
     Ok(past)
 }
 
+/// The messages of the context at a node: the summary of the last compaction first, where there is one. Results are whole, also
+/// where requests leave them out.
+///
+/// # Errors
+/// `Store`; `Forgotten`.
+pub async fn context_messages(store: &dyn Graph, head: NodeId) -> Result<Vec<Arc<Message>>, OpenError> {
+    Ok(read_past(store, head).await?.messages)
+}
+
 /// What stands where a message was taken out.
 fn nothing_said() -> Message {
     Message::User(UserMessage { content: Body::Text(String::new()), timestamp: 0 })

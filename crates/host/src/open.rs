@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu::{Delivery, Engine, Follower, Limits, Models, OpenedSession, SessionOptions};
+use quipu::{
+    Delivery, Engine, Follower, Limits, LiveChanges, Models, OpenedSession, QueueDrain, SessionOptions,
+};
 use quipu_protocol::{Epoch, Model, NodeId, Notice, SessionProfile, Thinking};
 use quipu_providers::{CallOptions, Settings, WebSearch};
 use quipu_replay::{Places, Recorder};
@@ -194,6 +196,17 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
         Ok(mut opened) => {
             // It is this one's alone, so nobody has set it.
             drop(is_open.set(()));
+            let config = home.config_in(&cwd);
+            let (steering, follow_up) = (config.steering, config.follow_up);
+            if (steering, follow_up) != (QueueDrain::First, QueueDrain::First) {
+                let changes = LiveChanges {
+                    steering: Some(steering),
+                    follow_up: Some(follow_up),
+                    auto_compaction: None,
+                };
+                // One that is closed already takes nothing from its queues.
+                drop(opened.session.tune(changes).await);
+            }
             opened.notices.extend(unpriced.map(Notice::note));
             let kept = opened.session.profile().filter(|profile| request.profile != Some(*profile));
             opened.notices.extend(kept.map(profile_notice));

@@ -120,7 +120,7 @@ impl Machine {
                 self.pending_self_message &= !plan.ops.contains(&PlanOp::ClearSelfMessage);
                 self.head = nodes.last().copied().or(self.head);
                 self.has_ref |= !nodes.is_empty();
-                self.drained = None;
+                self.drained.clear();
                 self.estimated += self.adding.iter().map(|message| sent_tokens(message)).sum::<u64>();
                 self.messages.append(&mut self.adding);
                 let says =
@@ -235,12 +235,7 @@ impl Machine {
             | PlanOp::Shell { .. }
             | PlanOp::Keep { .. } => None,
         }));
-        if let Some((queue, item)) = self.drained.take() {
-            match queue {
-                Queue::Steering => self.steering.insert(0, item),
-                Queue::FollowUp => self.follow_up.insert(0, item),
-            }
-        }
+        self.put_drained_back();
         if let Tag::Closing = tag {
             // Said when it was met first; the steps of the store still tell that it is open.
             return self.stop_if_closing();

@@ -35,6 +35,7 @@ mod starting;
 mod tests;
 mod todo;
 mod tool_jump;
+mod tuning;
 #[expect(missing_docs, reason = "fields are named for what they hold, and the engine alone reads them")]
 mod types;
 
@@ -79,6 +80,8 @@ use starting::StartState;
 use todo::TodoState;
 pub use todo::{TODO_WIDGET, todo_lines};
 use tool_jump::ToolJumpState;
+use tuning::QueueDrains;
+pub use tuning::{LiveChanges, QueueDrain};
 pub use types::*;
 
 /// How our nodes name their writer.
@@ -228,8 +231,10 @@ pub struct Machine {
     next: Option<Arc<ModelRequest>>,
     /// Items that moved to a branch while they were being removed, with the session whose inbox has them now.
     moved: Vec<(quipu_protocol::ItemId, SessionId)>,
-    /// The queued item that the commit under way takes.
-    drained: Option<(Queue, QueuedInput)>,
+    /// The queued items that the commit under way takes.
+    drained: Vec<(Queue, QueuedInput)>,
+    /// How much of each queue is taken at once.
+    drains: QueueDrains,
     shells: Shells,
     background: BackgroundNotes,
     sides: Sides,
@@ -298,7 +303,8 @@ impl Machine {
             adding: Vec::new(),
             next: None,
             moved: Vec::new(),
-            drained: None,
+            drained: Vec::new(),
+            drains: QueueDrains::default(),
             shells: Shells::default(),
             background: BackgroundNotes::of(start.reminders),
             sides: Sides::default(),
@@ -368,6 +374,7 @@ impl Machine {
                 }
             }
             MachineInput::Policy(version) => self.set_policy(version),
+            MachineInput::Tuned(tuning) => self.tune(tuning),
             MachineInput::Judged { run, ask, prepared, policies } if self.is_current(&run) => {
                 self.judged(&ask, prepared, policies);
             }
@@ -651,22 +658,6 @@ impl Machine {
         }
         self.queue_background_notes();
         self.commit(Tag::Between, drafts, ops, true);
-    }
-
-    /// Takes the first waiting message of a queue.
-    fn drain(&mut self, from: Queue) -> (Vec<Draft>, Vec<PlanOp>) {
-        let queue = match from {
-            Queue::Steering => &mut self.steering,
-            Queue::FollowUp => &mut self.follow_up,
-        };
-        if queue.is_empty() {
-            return (Vec::new(), Vec::new());
-        }
-        let item = queue.remove(0);
-        let op = PlanOp::Take { session: item.session.clone(), item: item.id.clone() };
-        let draft = Draft::user_message(item.input.clone(), self.now);
-        self.drained = Some((from, item));
-        (vec![draft], vec![op])
     }
 
     fn end_run(&mut self, outcome: Outcome) {

@@ -25,6 +25,7 @@ mod fallback;
 mod forgetting;
 mod shell_profile;
 mod starts;
+mod tuning;
 
 use starts::{in_shell, pruning, start, with_sources};
 

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use super::hooked::Interventions;
 use super::{
     BackgroundNote, CompactionSettings, ConversationBrief, EpochReason, FallbackRequest, FallbackResult,
-    FinishedCall, HookPrompt, JumpTarget, KillError, Limits, PlanSwitch, PruneSettings, RecordedRequest,
-    RefreshResult, Refreshes, SessionPlace, ShellRunError, SideCall,
+    FinishedCall, HookPrompt, JumpTarget, KillError, Limits, LiveChanges, PlanSwitch, PruneSettings,
+    RecordedRequest, RefreshResult, Refreshes, SessionPlace, ShellRunError, SideCall,
 };
 
 /// Identifies the sender that waits for the acknowledgement of a command.
@@ -125,6 +125,8 @@ pub enum MachineInput {
     },
     /// The current version of the policy.
     Policy(PolicyVersion),
+    /// A change that is not recorded.
+    Tuned(LiveChanges),
     /// The current decision on a call that waits for an answer.
     Judged {
         run: RunId,

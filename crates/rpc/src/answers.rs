@@ -11,7 +11,7 @@ use crate::line::{Dialog, Response};
 pub const ANSWER_LIMIT: usize = 1 << 20;
 
 /// The type of the lines that answer.
-const ANSWER: &str = "extension_ui_response";
+pub(crate) const ANSWER: &str = "extension_ui_response";
 
 /// What refuses a tool call.
 const NO: &str = "no";
@@ -172,6 +172,11 @@ pub fn read_answer(line: &[u8]) -> Result<AskAnswer, BadAnswer> {
     }
     let read: Value =
         serde_json::from_slice(line).map_err(|error| unread(format!("Failed to parse command: {error}")))?;
+    answer_of(&read)
+}
+
+/// The answer that a value gives.
+pub(crate) fn answer_of(read: &Value) -> Result<AskAnswer, BadAnswer> {
     let text = |name: &str| read.get(name).and_then(Value::as_str);
     let id = text("id");
     let bad = |command: &str, error: String| {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use quipu_protocol::{
     Answer, AskKind, CallId, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event,
-    Json, JumpResult, Limit, Message, MessageId, Notice, Outcome, SessionId, ToolCall, Ui, Usage,
+    Json, JumpResult, Limit, Message, MessageId, NodeId, Notice, Outcome, SessionId, Thinking, ToolCall, Ui,
+    Usage,
 };
 
 use crate::line::{
@@ -52,6 +53,14 @@ pub struct JsonEvents {
     dropped: Option<Arc<Message>>,
     /// Attempt and error of the last retry.
     retry: Option<(u32, String)>,
+    /// Retries of one request at most, where that is known.
+    max_retries: Option<u32>,
+    /// The level of thinking, as far as it is known.
+    thinking: Option<Thinking>,
+    /// A run began since the session was last said to be idle.
+    is_unsettled: bool,
+    /// What the entries of nodes are called.
+    names: HashMap<NodeId, String>,
 }
 
 /// A message whose deltas come in.
@@ -82,7 +91,28 @@ impl JsonEvents {
             run_messages: Vec::new(),
             dropped: None,
             retry: None,
+            max_retries: None,
+            thinking: None,
+            is_unsettled: false,
+            names: HashMap::new(),
         }
+    }
+
+    /// Says how often a request is sent again at most.
+    #[must_use]
+    pub fn with_max_retries(self, retries: u32) -> Self {
+        Self { max_retries: Some(retries), ..self }
+    }
+
+    /// Says which level of thinking the session begins with, so that a change of it is seen.
+    #[must_use]
+    pub fn with_thinking(self, level: Thinking) -> Self {
+        Self { thinking: Some(level), ..self }
+    }
+
+    /// Says what the entry of a node is called, for the next event that names it; without that it is the node.
+    pub fn name_entry(&mut self, node: NodeId, entry: String) {
+        self.names.insert(node, entry);
     }
 
     /// The first line of the stream, without a newline.
@@ -97,6 +127,7 @@ impl JsonEvents {
             Event::RunStarted => {
                 self.run_messages.clear();
                 self.dropped = None;
+                self.is_unsettled = true;
                 Line::AgentStart.write()
             }
             Event::TurnStarted { .. } => {
@@ -109,7 +140,15 @@ impl JsonEvents {
                     .write()
             }
             Event::RunEnded { outcome } => self.run_ended(outcome),
+            // Also after what is no run, of which Pi says nothing.
+            Event::Settled if !std::mem::take(&mut self.is_unsettled) => return Vec::new(),
             Event::Settled => Line::AgentSettled.write(),
+            // A person's line in the shell, which Pi tells of in other ways.
+            Event::MessageStarted { message, .. } | Event::MessageEnded { message, .. }
+                if matches!(**message, Message::BashExecution(_)) =>
+            {
+                return Vec::new();
+            }
             Event::MessageStarted { id, message, attempt } => {
                 if let Message::Assistant(answer) = &**message {
                     let streaming = Streaming { usage: answer.usage, blocks: BTreeMap::new() };
@@ -199,7 +238,10 @@ impl JsonEvents {
             Event::CompactionEnded { reason, result } => {
                 let (done, aborted, error_message) = match &**result {
                     CompactionResult::Done { node, compaction, tokens_after } => {
-                        (Some(CompactionLine::of(*node, compaction, *tokens_after)), false, None)
+                        let kept = compaction
+                            .first_kept
+                            .map(|kept| self.names.remove(&kept).unwrap_or_else(|| kept.to_string()));
+                        (Some(CompactionLine::of(*node, compaction, kept, *tokens_after)), false, None)
                     }
                     CompactionResult::Aborted => (None, true, None),
                     CompactionResult::Failed(why) => (None, false, Some(why.as_str())),
@@ -224,19 +266,28 @@ impl JsonEvents {
                 estimated_tokens_after: *tokens_after,
             }
             .write(),
-            Event::EpochChanged { node, model, thinking } => Line::QuipuChanged {
-                provider: &model.provider,
-                model_id: &model.id,
-                thinking_level: *thinking,
-                node: *node,
+            Event::EpochChanged { node, model, thinking } => {
+                let before = self.thinking.replace(*thinking);
+                let changed = Line::QuipuChanged {
+                    provider: &model.provider,
+                    model_id: &model.id,
+                    thinking_level: *thinking,
+                    node: *node,
+                };
+                let mut lines = vec![changed.write()];
+                if before.is_some_and(|before| before != *thinking) {
+                    lines.push(Line::ThinkingLevelChanged { level: *thinking }.write());
+                }
+                return lines;
             }
-            .write(),
             Event::RetryScheduled { attempt, delay, error } => {
                 // Pi counts retries, we count attempts.
                 let attempt = attempt.saturating_sub(1);
                 self.retry = Some((attempt, error.message.clone()));
                 let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-                Line::AutoRetryStart { attempt, delay_ms, error_message: &error.message }.write()
+                let max_attempts = self.max_retries;
+                Line::AutoRetryStart { attempt, max_attempts, delay_ms, error_message: &error.message }
+                    .write()
             }
             Event::RetryEnded { ok } => {
                 let (attempt, error) = self.retry.take().unwrap_or_default();
@@ -256,7 +307,10 @@ impl JsonEvents {
             })
             .write(),
             Event::Ui { ui } => Line::QuipuUi { ui }.write(),
-            Event::Renamed { name } => Line::QuipuRenamed { name }.write(),
+            Event::Renamed { name } => {
+                let name = Some(name.as_str()).filter(|name| !name.is_empty());
+                Line::SessionInfoChanged { name }.write()
+            }
             Event::Lagged { missed, .. } => Line::QuipuLagged { missed: *missed }.write(),
         };
         vec![line]

@@ -70,6 +70,8 @@ pub(crate) enum Line<'a> {
     },
     AutoRetryStart {
         attempt: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_attempts: Option<u32>,
         delay_ms: u64,
         error_message: &'a str,
     },
@@ -106,8 +108,12 @@ pub(crate) enum Line<'a> {
     QuipuUi {
         ui: &'a Ui,
     },
-    QuipuRenamed {
-        name: &'a str,
+    SessionInfoChanged {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<&'a str>,
+    },
+    ThinkingLevelChanged {
+        level: Thinking,
     },
     QuipuAskClosed {
         id: &'a str,
@@ -344,13 +350,22 @@ impl Response<'_> {
     }
 }
 
+/// A text as a JSON string.
+pub(crate) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// JSON text in one line.
+pub(crate) fn one_line(line: String) -> String {
+    // Arguments are kept as the model wrote them, and it may have broken them into lines; within a JSON
+    // text such a break can only be white space.
+    if line.contains(['\n', '\r']) { line.replace(['\n', '\r'], " ") } else { line }
+}
+
 /// The JSON text, without a newline at its end or inside.
-fn write(line: &impl Serialize) -> String {
+pub(crate) fn write(line: &impl Serialize) -> String {
     match serde_json::to_string(line) {
-        // Arguments are kept as the model wrote them, and it may have broken them into lines; within a JSON
-        // text such a break can only be white space.
-        Ok(line) if line.contains(['\n', '\r']) => line.replace(['\n', '\r'], " "),
-        Ok(line) => line,
+        Ok(line) => one_line(line),
         // No value of ours lacks a JSON form; were there one, the reader must learn that a line is missing.
         Err(error) => {
             let message = format!("an event could not be written as JSON: {error}");
@@ -390,7 +405,7 @@ impl<'a> From<&'a JumpReport> for JumpLine<'a> {
 pub(crate) struct CompactionLine<'a> {
     pub(crate) summary: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) first_kept_entry_id: Option<NodeId>,
+    pub(crate) first_kept_entry_id: Option<String>,
     pub(crate) tokens_before: u64,
     pub(crate) estimated_tokens_after: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -401,10 +416,15 @@ pub(crate) struct CompactionLine<'a> {
 }
 
 impl<'a> CompactionLine<'a> {
-    pub(crate) fn of(node: NodeId, compaction: &'a Compaction, tokens_after: u64) -> Self {
+    pub(crate) fn of(
+        node: NodeId,
+        compaction: &'a Compaction,
+        first_kept: Option<String>,
+        tokens_after: u64,
+    ) -> Self {
         Self {
             summary: &compaction.summary,
-            first_kept_entry_id: compaction.first_kept,
+            first_kept_entry_id: first_kept,
             tokens_before: compaction.tokens_before,
             estimated_tokens_after: tokens_after,
             details: compaction.details.as_ref(),

@@ -207,6 +207,50 @@ fn thinking_and_arguments_are_accumulated_for_each_block() {
 }
 
 #[test]
+fn changes_of_the_session_have_the_lines_of_pi() {
+    let mut events = events().with_thinking(Thinking::Off).with_max_retries(3);
+    let renamed = |name: &str| Event::Renamed { name: name.into() };
+    assert_eq!(line(&mut events, renamed("my name")), r#"{"type":"session_info_changed","name":"my name"}"#);
+    assert_eq!(line(&mut events, renamed("")), r#"{"type":"session_info_changed"}"#);
+    let changed = |thinking| Event::EpochChanged { node: None, model: Arc::default(), thinking };
+    let lines = events.fold(&envelope(changed(Thinking::High)));
+    assert_eq!(lines[1..], [r#"{"type":"thinking_level_changed","level":"high"}"#]);
+    // Another model, or other tools.
+    assert_eq!(events.fold(&envelope(changed(Thinking::High))).len(), 1);
+    let error = ModelError::new(ModelErrorKind::Overloaded, "busy");
+    assert_eq!(
+        line(&mut events, Event::RetryScheduled { attempt: 2, delay: Duration::from_millis(5), error }),
+        r#"{"type":"auto_retry_start","attempt":1,"maxAttempts":3,"delayMs":5,"errorMessage":"busy"}"#
+    );
+    let compaction = Compaction { first_kept: Some(NodeId([3; 32])), ..Compaction::default() };
+    let done =
+        CompactionResult::Done { node: NodeId([4; 32]), compaction: Arc::new(compaction), tokens_after: 1 };
+    let ended = Event::CompactionEnded { reason: CompactionReason::Manual, result: Arc::new(done) };
+    let kept =
+        |line: &str| serde_json::from_str::<Value>(line).unwrap()["result"]["firstKeptEntryId"].clone();
+    assert_eq!(kept(&line(&mut events, ended.clone())), NodeId([3; 32]).to_string());
+    events.name_entry(NodeId([3; 32]), "e3".into());
+    assert_eq!(kept(&line(&mut events, ended)), "e3");
+}
+
+#[test]
+fn only_runs_settle_and_lines_of_people_are_no_messages() {
+    let mut events = events();
+    // After a compaction, or a change of the model.
+    assert!(events.fold(&envelope(Event::Settled)).is_empty());
+    line(&mut events, Event::RunStarted);
+    line(&mut events, Event::RunEnded { outcome: Outcome::Done });
+    assert_eq!(line(&mut events, Event::Settled), r#"{"type":"agent_settled"}"#);
+    assert!(events.fold(&envelope(Event::Settled)).is_empty());
+    let shell = assistant(r#"{"role":"bashExecution","command":"ls","output":"","timestamp":1}"#);
+    let started = Event::MessageStarted { id: "m".into(), message: shell.clone(), attempt: 1 };
+    let ended =
+        Event::MessageEnded { id: "m".into(), message: shell, ending: Ending::Committed(NodeId([1; 32])) };
+    assert!(events.fold(&envelope(started)).is_empty());
+    assert!(events.fold(&envelope(ended)).is_empty());
+}
+
+#[test]
 fn no_line_holds_a_newline() {
     let args = Json::parse("{\n\t\"a\":\r\n\"b\\n\"}").unwrap();
     let ours = line(&mut events(), Event::ToolStarted { call: "c".into(), name: "t\n".into(), args });

@@ -10,8 +10,7 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use quipu::{Delivery, OpenedSession, Session};
 use quipu_host::{
-    Advice, CommandCall, Failure, FailureKind, Home, HostNotice, Observer, OpenRequest, Question,
-    SessionTarget,
+    CommandCall, Failure, FailureKind, Home, HostNotice, Observer, OpenRequest, Question, SessionTarget,
 };
 use quipu_protocol::{
     Ack, ClientFrame, Command, FrameErrorKind, PROTOCOL_VERSION, Refusal, ServerFrame, SessionId, Thinking,
@@ -22,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::lines::{LINE_LIMIT, Line, Lines, write_lines};
+use crate::wording::Wording;
 
 /// Sessions that a desk holds open at most.
 pub const SESSIONS: usize = 256;
@@ -36,9 +36,6 @@ const STALLED: Duration = Duration::from_secs(30);
 /// closes them or the desk ends. Cheap to clone.
 #[derive(Clone)]
 pub struct Desk(Arc<Inner>);
-
-/// How a front words what goes wrong: a text, and what to do about it where the front knows how.
-pub type Wording = fn(&str, Option<&Advice>) -> String;
 
 struct Inner {
     home: Home,

@@ -35,7 +35,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("setup", &[]),
     ("replay", &["engine"]),
     ("host", &["engine", "archive", "replay", "render", "mcp", "web", "memory", "past", "schedule"]),
-    ("runtime", &["host"]),
+    ("runtime", &["host", "rpc"]),
     ("acp", &["runtime"]),
     ("tui", &["host"]),
     ("gateway", &["engine"]),

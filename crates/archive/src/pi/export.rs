@@ -31,6 +31,15 @@ const PIECE_BYTES: usize = 8 << 20;
 /// Ends of branches of one session that are looked at.
 const ENDS: usize = 100_000;
 
+/// An entry of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionEntry {
+    /// Its line in a file.
+    pub line: String,
+    /// The node that it is written from; several may be of one.
+    pub node: NodeId,
+}
+
 /// The size of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportSummary {
@@ -50,25 +59,49 @@ pub async fn export(
     row: &SessionRow,
     out: &mut (dyn Write + Send),
 ) -> Result<ExportSummary, ArchiveError> {
-    let mut writer = Writer { out, done: ExportSummary { entries: 0, bytes: 0 } };
+    let mut writer = Writer { out, done: ExportSummary { entries: 0, bytes: 0 }, nodes: None };
+    write_session(store, row, &mut writer).await?;
+    Ok(writer.done)
+}
+
+/// The entries of a session, as [`export`] writes them.
+///
+/// # Errors
+/// `NotExportable`, `Store`.
+pub async fn entries(store: &dyn Graph, row: &SessionRow) -> Result<Vec<SessionEntry>, ArchiveError> {
+    let mut text = Vec::new();
+    let done = ExportSummary { entries: 0, bytes: 0 };
+    let mut writer = Writer { out: &mut text, done, nodes: Some(Vec::new()) };
+    write_session(store, row, &mut writer).await?;
+    let nodes = writer.nodes.take().unwrap_or_default();
+    // The header is no entry.
+    let lines = text.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty());
+    let line = |line: &[u8]| String::from_utf8_lossy(line).into_owned();
+    Ok(lines.zip(nodes).map(|(text, node)| SessionEntry { line: line(text), node }).collect())
+}
+
+async fn write_session(
+    store: &dyn Graph,
+    row: &SessionRow,
+    writer: &mut Writer<'_>,
+) -> Result<(), ArchiveError> {
     if row.agent == AGENT {
         let root: Vec<Node> = store.nodes(&[row.base]).await?.into_iter().flatten().collect();
         let header = decode_whole(store, &root).await?.pop();
         let header = header.and_then(|decoded| decoded.step.extra.get(AGENT)?.read::<HeaderPart>().ok());
         let header = header.ok_or_else(|| missing(row, "its first node is missing or has no header"))?;
         writer.header(header.header.get())?;
-        tree(store, row, row.base, &mut writer).await?;
+        tree(store, row, row.base, writer).await?;
     } else if store.head(&main_ref(AGENT, &row.id)).await?.is_some()
         && let Some(root) = OwnSessions::of(store, &row.id).await?.root
     {
         // It has a file, to which others write as well.
         writer.header(&header_line(row.id.as_str(), row.created, &row.cwd))?;
-        tree(store, row, root.id, &mut writer).await?;
+        tree(store, row, root.id, writer).await?;
     } else {
-        lineage(store, row, &mut writer).await?;
+        lineage(store, row, writer).await?;
     }
-    writer.out.flush().map_err(refused)?;
-    Ok(writer.done)
+    writer.out.flush().map_err(refused)
 }
 
 fn refused(source: std::io::Error) -> ArchiveError {
@@ -82,6 +115,8 @@ fn missing(row: &SessionRow, why: &'static str) -> ArchiveError {
 struct Writer<'a> {
     out: &'a mut (dyn Write + Send),
     done: ExportSummary,
+    /// The nodes of the entries so far, where they are wanted.
+    nodes: Option<Vec<NodeId>>,
 }
 
 impl Writer<'_> {
@@ -91,8 +126,11 @@ impl Writer<'_> {
         self.out.write_all(line.as_bytes()).and_then(|()| self.out.write_all(b"\n")).map_err(refused)
     }
 
-    fn entry(&mut self, line: &str) -> Result<(), ArchiveError> {
+    fn entry(&mut self, line: &str, node: NodeId) -> Result<(), ArchiveError> {
         self.done.entries += 1;
+        if let Some(nodes) = &mut self.nodes {
+            nodes.push(node);
+        }
         self.header(line)
     }
 }
@@ -189,7 +227,7 @@ async fn tree(
             ours.write_up_to(n, out).await?;
             let parent = node.record.parent.and_then(|parent| ours.line_of(&parent, follows.as_deref()));
             let line = ours.lines.of(node, &decoded, parent.map(str::to_owned).as_deref());
-            out.entry(line)?;
+            out.entry(line, node.id)?;
             ours.lines.wrote(node.record.external_id.clone());
             ours.lines.place = ours.lines.place.max(n + 1);
         }
@@ -260,7 +298,7 @@ async fn straight(
             if place(&decoded.step) != Some(lines.place) {
                 return Ok(seqs.partition_point(|before| before < seq));
             }
-            out.entry(lines.of(node, &decoded, follows.as_deref()))?;
+            out.entry(lines.of(node, &decoded, follows.as_deref()), node.id)?;
             lines.wrote(node.record.external_id.clone());
             lines.place += 1;
         }
@@ -350,7 +388,7 @@ impl OwnNodes<'_> {
                 self.name(&mut chain, &decoded).await?;
                 chain.node(node, &decoded, &mut lines);
                 for line in lines.drain(..) {
-                    out.entry(&line)?;
+                    out.entry(&line, node.id)?;
                     self.lines.place += 1;
                     self.lines.wrote(chain.last.clone());
                 }
@@ -424,7 +462,7 @@ async fn noted(notes: Vec<Node>, ours: OwnNodes<'_>, out: &mut Writer<'_>) -> Re
         for decoded in decode_whole(ours.store, std::slice::from_ref(&node)).await? {
             let Entry::Meta(json) = &decoded.entry else { continue };
             ours.name(&mut chain, &decoded).await?;
-            out.entry(&chain.meta(json, &id, node.record.timestamp))?;
+            out.entry(&chain.meta(json, &id, node.record.timestamp), node.id)?;
             chain.last = Some(id.clone());
         }
     }
@@ -531,7 +569,7 @@ impl Branches<'_> {
                     self.chain.node(node, &decoded, &mut lines);
                 }
                 for line in lines.drain(..) {
-                    out.entry(&line)?;
+                    out.entry(&line, node.id)?;
                 }
                 self.ids.insert(node.id, self.chain.last.clone());
                 self.last = Some(node.id);
@@ -561,6 +599,9 @@ impl Branches<'_> {
         for (node, decoded) in nodes.iter().zip(decode_whole(self.store, &nodes).await?) {
             if !self.labels_nothing(&decoded) {
                 self.chain.node(node, &decoded, &mut lines);
+                for line in lines.drain(..) {
+                    out.entry(&line, node.id)?;
+                }
                 moved = false;
             }
         }
@@ -575,10 +616,8 @@ impl Branches<'_> {
                 .map(|node| node.record.timestamp);
             let json =
                 Json::from(&serde_json::json!({ "type": "custom", "customType": "quipu.head", "data": {} }));
-            lines.push(self.chain.meta(&json, &format!("{}-head", note_id(&head)), time.unwrap_or_default()));
-        }
-        for line in lines {
-            out.entry(&line)?;
+            let line = self.chain.meta(&json, &format!("{}-head", note_id(&head)), time.unwrap_or_default());
+            out.entry(&line, head)?;
         }
         Ok(())
     }

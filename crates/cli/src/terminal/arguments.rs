@@ -163,7 +163,7 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 45] = [
+    const ELSEWHERE: [&str; 47] = [
         "past.",
         "tools",
         "web.",
@@ -187,6 +187,8 @@ mod tests {
         "proxyLocalServers",
         "localServers",
         "compaction.mode",
+        "steeringMode",
+        "followUpMode",
         "context.prune.triggerPercent",
         "context.prune.clearAtLeastPercent",
         "context.prune.keepTurns",

@@ -192,6 +192,8 @@ mod reopened;
 #[cfg(test)]
 mod repair;
 #[cfg(test)]
+mod rpc_mode;
+#[cfg(test)]
 mod schedule;
 #[cfg(test)]
 mod schedule_answers;

@@ -11,6 +11,7 @@ mod span;
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,6 +55,8 @@ pub(crate) struct Caller {
     pub(crate) learn: LearnSecret,
     /// What may be spent.
     pub(crate) purse: Arc<Purse>,
+    /// Whether calls that failed are made again at all.
+    pub(crate) retries: Arc<AtomicBool>,
     /// The body of the call before this one: the next one is kept as the difference to it.
     pub(crate) bodies: Mutex<Bodies>,
     /// The record of the last request that hooks changed, as long as it has no answer.
@@ -359,7 +362,7 @@ impl Caller {
             body: body.bytes,
             events: tx,
             cancel: order.cancel.clone(),
-            retries: stake.is_some().then_some(asks),
+            retries: Some(asks),
             secrets: Some(self.learn.clone()),
             headers,
             responses: order.responses.take(),
@@ -408,9 +411,12 @@ impl Caller {
         // An attempt that broke off may have been charged: another one needs money of its own.
         let gate = async {
             let mut refused = None;
-            while let (Some(stake), Some(RetryAsk { charges, go })) = (stake, asked.recv().await) {
-                refused = self.reserve_again(&order, stake, &charges).await.err();
-                if go.send(refused.is_none()).is_err() {
+            while let Some(RetryAsk { charges, go }) = asked.recv().await {
+                let is_wanted = self.retries.load(Ordering::Relaxed);
+                if let Some(stake) = stake.filter(|_| is_wanted) {
+                    refused = self.reserve_again(&order, stake, &charges).await.err();
+                }
+                if go.send(is_wanted && refused.is_none()).is_err() {
                     // The call is over: it needs no answer.
                     break;
                 }

@@ -97,6 +97,7 @@ impl Caller {
             sealer: self.sealer.clone(),
             learn: self.learn.clone(),
             purse: Arc::new(self.purse.beside()),
+            retries: self.retries.clone(),
             bodies: Bodies::default().into(),
             unanswered: None.into(),
         }

@@ -16,7 +16,7 @@ mod sides;
 mod task;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use quipu_protocol::{
@@ -58,7 +58,7 @@ use crate::task_tool::TaskTool;
 use crate::toolbox::Toolbox;
 use quipu_machine::FallbackResult;
 use quipu_machine::Machine;
-use quipu_machine::PolicyVersion;
+use quipu_machine::{LiveChanges, PolicyVersion};
 use quipu_transcript::FilePlan;
 
 /// Commands and answers that may wait for the session task.
@@ -134,6 +134,8 @@ enum Mail {
     Ask(Question),
     /// Something for people to see.
     Show(Ui),
+    /// A change that is not recorded.
+    Tune(LiveChanges),
     /// A call of a model for a hook or a source, or a child session.
     Side(Box<SideAsk>),
     /// A background command began or ended.
@@ -186,6 +188,7 @@ struct Inner {
     mail: mpsc::Sender<Mail>,
     policy: SharedPolicy,
     purse: Arc<Purse>,
+    retries: Arc<AtomicBool>,
     toolbox: Arc<Toolbox>,
     view: watch::Receiver<View>,
     cwd: std::path::PathBuf,
@@ -209,6 +212,11 @@ impl Session {
     /// US dollars that may be spent in a day, from the next call on, whether one is under way or not. `None`: no limit.
     pub fn set_daily_budget(&self, dollars: Option<f64>) {
         self.purse().set_daily(dollars);
+    }
+
+    /// Whether requests that failed for reasons that pass are sent again, from the next failure on.
+    pub fn set_auto_retry(&self, on: bool) {
+        self.0.retries.store(on, Ordering::Relaxed);
     }
 
     /// US dollars that all of its calls cost, or may have cost, since it was opened: also calls beside the conversation and
@@ -254,6 +262,7 @@ impl Session {
         }
         let profile = parts.snapshot.profile;
         let (models, purse) = (ModelLookup(parts.models.clone()), parts.caller.purse.clone());
+        let retries = parts.caller.retries.clone();
         let policy = SharedPolicy(parts.toolbox.parts.policy.clone());
         let (task, over) =
             (Task::new(parts, inbox, view_tx, stop.clone(), granting.clone()), ended.clone().drop_guard());
@@ -267,6 +276,7 @@ impl Session {
             mail,
             policy,
             purse,
+            retries,
             toolbox,
             view,
             cwd,
@@ -482,6 +492,14 @@ impl Session {
     /// `NoSuchModel`; `SlowSubscriber`; `Store`; `Closed`.
     pub async fn set(&self, setting: Setting) -> Result<Ack, Refusal> {
         self.send(Command::Set { setting }).await
+    }
+
+    /// Changes how the session works, without a record of it: as long as it is open.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub async fn tune(&self, tuning: LiveChanges) -> Result<(), Refusal> {
+        self.0.mail.send(Mail::Tune(tuning)).await.map_err(|_| Refusal::Closed)
     }
 
     /// Listens to events from now on; the view is how things stood before the first of them.

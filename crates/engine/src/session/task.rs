@@ -356,6 +356,7 @@ impl Task {
                 let run = self.machine.run().cloned();
                 self.emit(*event, run);
             }
+            Mail::Tune(tuning) => self.take(MachineInput::Tuned(tuning)),
             Mail::Show(ui) => {
                 let run = self.machine.run().cloned();
                 self.emit(Event::Ui { ui }, run);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use quipu::protocol::{
     AbortTarget, Ack, Answer, Command, Event, Json, Limit, ModelErrorKind, Outcome, QueueMode, StopReason,
 };
-use quipu::{Decision, Delivery, Limits, Policy, Proposal, Refusal, ToolOutput};
+use quipu::{Decision, Delivery, Limits, LiveChanges, Policy, Proposal, QueueDrain, Refusal, ToolOutput};
 use serde_json::json;
 
 use crate::support::{Gate, Reply, World, call, gated, say, text_of, tool};
@@ -91,6 +91,35 @@ async fn steering_comes_between_turns_and_follow_ups_at_the_end() {
         ]
     );
     assert_eq!(live.outcomes(), [Outcome::Done]);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn queues_are_emptied_at_once_where_that_is_wanted() {
+    let gate = Gate::new();
+    let mut world = World::with([call(&[("wait", json!({}))]), say("after s"), say("after f")]);
+    world.tools.push(gated("wait", &gate));
+    let live = world.create().await;
+    let all = Some(QueueDrain::All);
+    let tuning = LiveChanges { steering: all, follow_up: all, ..LiveChanges::default() };
+    live.session.tune(tuning).await.unwrap();
+    live.session.prompt("start").await.unwrap();
+    gate.reached().await;
+    for (text, when) in [
+        ("f1", QueueMode::FollowUp),
+        ("s1", QueueMode::Steer),
+        ("s2", QueueMode::Steer),
+        ("f2", QueueMode::FollowUp),
+    ] {
+        live.session.send(Command::Prompt { input: text.into(), when }).await.unwrap();
+    }
+    gate.open();
+    live.settled(1).await;
+    assert_eq!(
+        live.said()[3..],
+        ["user: s1", "user: s2", "assistant: after s", "user: f1", "user: f2", "assistant: after f",]
+    );
     live.finish().await;
     world.check().await;
 }

@@ -14,6 +14,7 @@ use quipu_store::{Graph, SessionQuery, SessionRow, StoreError};
 
 use crate::{Failure, resolve};
 
+pub use quipu_archive::pi::SessionEntry;
 pub use text::MORE;
 
 /// What is written.
@@ -103,6 +104,26 @@ pub async fn find(store: &dyn Graph, what: &str) -> Result<Option<SessionRow>, F
 
 async fn rows(store: &dyn Graph, id: SessionId) -> Result<Vec<SessionRow>, Failure> {
     Ok(store.sessions(SessionQuery { id: Some(id), ..SessionQuery::default() }).await?)
+}
+
+/// The entries of a session as its session file has them; none of one that nothing was said in.
+///
+/// # Errors
+/// What the store says.
+pub async fn session_entries(store: &dyn Graph, id: &SessionId) -> Result<Vec<SessionEntry>, Failure> {
+    match session_row(store, id).await? {
+        Some(row) => Ok(pi::entries(store, &row).await?),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The session of this id, where something was said in it.
+///
+/// # Errors
+/// What the store says.
+pub async fn session_row(store: &dyn Graph, id: &SessionId) -> Result<Option<SessionRow>, Failure> {
+    let row = crate::session_file::row_of(store, Some(id.clone())).await?;
+    Ok(row.filter(|row| row.head.is_some()))
 }
 
 /// Writes a session.

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use quipu::{
     CompactionSettings, FileSettings, HistorySettings, IdentitySettings, Network, PruneSettings,
-    PublishSettings, TravelRule, TravelSettings, compaction_settings, prune_settings,
+    PublishSettings, QueueDrain, TravelRule, TravelSettings, compaction_settings, prune_settings,
 };
 use quipu_memory::active::{ActiveMode, ActiveOptions};
 use quipu_protocol::Thinking;
@@ -85,6 +85,10 @@ pub struct Settings {
     pub compaction: CompactionSettings,
     /// What then stands for what leaves it.
     pub compaction_mode: CompactionMode,
+    /// How many of the messages for the end of a turn are taken there.
+    pub steering: QueueDrain,
+    /// How many of the messages for the end of a run are taken there.
+    pub follow_up: QueueDrain,
     /// What is left out of requests.
     pub prune: PruneSettings,
     /// Whether the model can search what was done before.
@@ -256,6 +260,13 @@ impl Default for Settings {
     }
 }
 
+fn drain_of(word: Option<&str>) -> QueueDrain {
+    match word {
+        Some("all") => QueueDrain::All,
+        _ => QueueDrain::First,
+    }
+}
+
 impl Settings {
     /// What layers make together, each with where it comes from; a later one counts more.
     fn of_layers(layers: &[(Origin, &Layer)]) -> Self {
@@ -338,6 +349,8 @@ impl Settings {
                 Some("cover") => CompactionMode::Cover,
                 _ => CompactionMode::Summary,
             },
+            steering: drain_of(word("steeringMode")),
+            follow_up: drain_of(word("followUpMode")),
             prune: prune_settings(&all).0,
             history: HistorySettings::of_json(&all).0,
             memory: MemorySettings {

@@ -438,6 +438,22 @@ pub const KEYS: &[Key] = &[
         "what stands for what leaves the context: a model's summary, or sentences of it by time, without a model",
     ),
     key(
+        "steeringMode",
+        Kind::Word(&["one-at-a-time", "all"]),
+        "\"one-at-a-time\"",
+        NextSession,
+        ALLOWED,
+        "how many of the messages that wait for the end of a turn the model gets there",
+    ),
+    key(
+        "followUpMode",
+        Kind::Word(&["one-at-a-time", "all"]),
+        "\"one-at-a-time\"",
+        NextSession,
+        ALLOWED,
+        "how many of the messages that wait for the end of a run the model gets there",
+    ),
+    key(
         "context.prune.enabled",
         Kind::Flag,
         "false",

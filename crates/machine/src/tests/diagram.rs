@@ -85,6 +85,7 @@ pub(super) fn kind(input: &MachineInput) -> String {
         | MachineInput::Askers(_) => "question closed".into(),
         MachineInput::ShellOutput { .. } | MachineInput::ShellEnded { .. } => "shell line ended".into(),
         MachineInput::Notice(_) => "notice".into(),
+        MachineInput::Tuned(_) => "tuned".into(),
         MachineInput::Background(_) => "background command ended".into(),
         MachineInput::SideBegun | MachineInput::SideEnded(_) => "call beside the conversation".into(),
         MachineInput::SourcesChanged => "sources changed".into(),

@@ -1,0 +1,69 @@
+//! What can be set of a session at any time, and is not recorded: how queues are emptied, and whether contexts are compacted by
+//! themselves.
+
+use super::{Draft, Machine, PlanOp, Queue, QueuedInput};
+
+/// How much of a queue is taken at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum QueueDrain {
+    /// The first message.
+    #[default]
+    First,
+    /// All messages that wait.
+    All,
+}
+
+/// Changes to a session that are not recorded; what is `None` stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LiveChanges {
+    /// Whether the context is compacted before it is full, and where a model says that it is too long.
+    pub auto_compaction: Option<bool>,
+    /// How much of the messages for the end of a turn is taken there.
+    pub steering: Option<QueueDrain>,
+    /// How much of the messages for the end of a run is taken there.
+    pub follow_up: Option<QueueDrain>,
+}
+
+/// How much of each queue is taken at once.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct QueueDrains {
+    steering: QueueDrain,
+    follow_up: QueueDrain,
+}
+
+impl Machine {
+    pub(super) fn tune(&mut self, tuning: LiveChanges) {
+        self.compaction.enabled = tuning.auto_compaction.unwrap_or(self.compaction.enabled);
+        self.drains.steering = tuning.steering.unwrap_or(self.drains.steering);
+        self.drains.follow_up = tuning.follow_up.unwrap_or(self.drains.follow_up);
+    }
+
+    /// Takes the first waiting message of a queue, or all of them.
+    pub(super) fn drain(&mut self, from: Queue) -> (Vec<Draft>, Vec<PlanOp>) {
+        let (queue, drain) = match from {
+            Queue::Steering => (&mut self.steering, self.drains.steering),
+            Queue::FollowUp => (&mut self.follow_up, self.drains.follow_up),
+        };
+        let count = match drain {
+            QueueDrain::First => queue.len().min(1),
+            QueueDrain::All => queue.len(),
+        };
+        let items: Vec<QueuedInput> = queue.drain(..count).collect();
+        let now = self.now;
+        let drafts = items.iter().map(|item| Draft::user_message(item.input.clone(), now)).collect();
+        let take = |item: &QueuedInput| PlanOp::Take { session: item.session.clone(), item: item.id.clone() };
+        let ops = items.iter().map(take).collect();
+        self.drained = items.into_iter().map(|item| (from, item)).collect();
+        (drafts, ops)
+    }
+
+    /// What the commit under way would have taken is in its queue again, where it was.
+    pub(super) fn put_drained_back(&mut self) {
+        for (queue, item) in std::mem::take(&mut self.drained).into_iter().rev() {
+            match queue {
+                Queue::Steering => self.steering.insert(0, item),
+                Queue::FollowUp => self.follow_up.insert(0, item),
+            }
+        }
+    }
+}
