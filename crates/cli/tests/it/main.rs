@@ -157,6 +157,8 @@ mod past_proof;
 #[cfg(test)]
 mod past_terminal;
 #[cfg(test)]
+mod paths;
+#[cfg(test)]
 mod peers;
 #[cfg(test)]
 mod permission_rules;
@@ -259,6 +261,8 @@ mod twice;
 mod undo;
 #[cfg(test)]
 mod undo_files;
+#[cfg(test)]
+mod update;
 #[cfg(test)]
 mod watch;
 #[cfg(test)]
