@@ -62,6 +62,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
         Err(why) => return Err(why),
     };
     let start = Instant::now();
+    // Who goes on working while it builds changes the commit.
+    let commit = package::commit(&root);
     let built = build(&root, target, &tools)?;
     let bytes = std::fs::read(&built).with_context(|| format!("cannot read {}", built.display()))?;
     let needs = Elf::read(&bytes, arguments.platform.machine).and_then(|elf| elf.needs());
@@ -76,7 +78,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
         bytes.len(),
         start.elapsed().as_secs()
     );
-    package::note_commit(&root, &file)?;
+    package::note_commit(&file, commit.as_deref())?;
     package::of_build(&root, file.parent().context("a binary in no folder")?, target)?;
     if bytes.len() > LARGEST {
         println!(
@@ -112,11 +114,9 @@ fn tools(root: &Path, target: &str) -> Result<Tools> {
     let usual = if is_own { "musl-gcc".to_owned() } else { format!("{machine}-linux-musl-gcc") };
     let compiler = named.clone().unwrap_or(usual);
     let tools = match Command::new(&compiler).arg("--version").output() {
-        Ok(_) => Tools {
-            compiler: compiler.into(),
-            archiver: None,
-            linker: (!is_own).then_some(Linker::Compiler),
-        },
+        Ok(_) => {
+            Tools { compiler: compiler.into(), archiver: None, linker: (!is_own).then_some(Linker::Compiler) }
+        }
         Err(error) if is_own || named.is_some() => bail!(
             "the C compiler {compiler} cannot be run: {error}. SQLite and ring are built with it: install it (Debian: \
              apt-get install musl-tools), or name another in {variable}"
@@ -201,12 +201,16 @@ fn build(root: &Path, target: &str, tools: &Tools) -> Result<PathBuf> {
     if !output.status.success() {
         bail!("the release does not build for {target}");
     }
-    String::from_utf8_lossy(&output.stdout)
+    executable(&output.stdout).context("cargo named no binary quipu")
+}
+
+/// The binary in what cargo says in JSON.
+pub(crate) fn executable(messages: &[u8]) -> Option<PathBuf> {
+    String::from_utf8_lossy(messages)
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .filter(|message| message["target"]["name"] == "quipu")
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .context("cargo named no binary quipu")
 }
 
 /// What the compiler is told of this binary alone.

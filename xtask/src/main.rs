@@ -37,7 +37,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   dist [TARGET]              build the static Linux binary into target/dist/; --if-possible passes without the tools
   package [--binary FILE].. [--out DIR]
                              pack what dist built, or these binaries, for npm and PyPI, with checksums and a manifest
-  platforms [arm64|macos|windows]
+  platforms [arm64 [--debug]|macos|windows]
                              build and try what runs elsewhere: ARM64 in emulation, and checks for macOS and Windows
   bench [--runs N] [--million] [--peers DIR] [--only TEXT] [NAME..]
                              build a release and print a table of measurements; --list names them

@@ -17,45 +17,54 @@ const WINDOWS: &str = "x86_64-pc-windows-gnu";
 /// Runs programs of ARM64 on another machine.
 const EMULATOR: &str = "qemu-aarch64-static";
 /// The packages whose tests run in emulation: where the order of bytes, threads and memory could make a difference.
-const EMULATED: [&str; 5] =
-    ["quipu-dag", "quipu-transcript", "quipu-seal", "quipu-store", "quipu-providers"];
+const EMULATED: [&str; 5] = ["quipu-dag", "quipu-transcript", "quipu-seal", "quipu-store", "quipu-providers"];
 
-/// `cargo xtask platforms [arm64|macos|windows]`: true when all of them, or this one, are as they should be.
+/// `cargo xtask platforms [arm64 [--debug]|macos|windows]`: true when all of them, or this one, are as they should be.
 pub(crate) fn run(arguments: &[String]) -> Result<bool> {
     let root = repo::root()?;
     let names: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match names[..] {
-        [] => Ok(arm64(&root)? && macos(&root)? && windows(&root)?),
-        ["arm64"] => arm64(&root),
+        [] => Ok(arm64(&root, false)? && macos(&root)? && windows(&root)?),
+        ["arm64"] => arm64(&root, false),
+        ["arm64", "--debug"] => arm64(&root, true),
         ["macos"] => macos(&root),
         ["windows"] => windows(&root),
-        _ => bail!("usage: cargo xtask platforms [arm64|macos|windows]"),
+        _ => bail!("usage: cargo xtask platforms [arm64 [--debug]|macos|windows]"),
     }
 }
 
-/// Builds the binary and its packages, and runs tests, the demo and a session in emulation.
-fn arm64(root: &Path) -> Result<bool> {
+/// Builds the binary and its packages, or only a debug build of the binary, and runs a session, the demo and tests in
+/// emulation.
+fn arm64(root: &Path, debug: bool) -> Result<bool> {
     let emulator = Command::new(EMULATOR).arg("--version").output();
     emulator.with_context(|| {
         format!("{EMULATOR} is missing: install it (Debian: apt-get install qemu-user-static)")
     })?;
-    if !dist::run(&[ARM64.to_owned()])? {
+    // The test of the static binary has the session and the demo.
+    let mut session = Command::new(env!("CARGO"));
+    session.args(["test", "--package", "xtask", "--test", "dist", "--", "--nocapture"]).current_dir(root);
+    session.env("QUIPU_REQUIRE_PEERS", "1");
+    if debug {
+        let mut command = cross(root, "build", ARM64)?;
+        command.args(["--package", "quipu-cli", "--message-format", "json-render-diagnostics"]);
+        println!("platforms: {}", shown(&command));
+        let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo build")?;
+        let Some(binary) = dist::executable(&output.stdout) else { return Ok(false) };
+        session.env("QUIPU_EMULATED", binary);
+    } else if !dist::run(&[ARM64.to_owned()])? {
+        return Ok(false);
+    }
+    if !passes(&mut session)? {
         return Ok(false);
     }
     for package in EMULATED {
         let mut command = cross(root, "test", ARM64)?;
-        command.args(["--package", package]);
-        command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", dist::OWN_LINKER);
-        command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER", EMULATOR);
-        if !passes(&mut command)? {
+        if !passes(command.args(["--package", package]))? {
             println!("platforms: tests of {package} fail on ARM64");
             return Ok(false);
         }
     }
-    // The session and the demo are run by the test of the static binary.
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["test", "--package", "xtask", "--test", "dist", "--", "--nocapture"]).current_dir(root);
-    passes(command.env("QUIPU_REQUIRE_PEERS", "1"))
+    Ok(true)
 }
 
 /// Checks all code for macOS.
@@ -68,15 +77,17 @@ fn macos(root: &Path) -> Result<bool> {
 fn windows(root: &Path) -> Result<bool> {
     let mut command = cross(root, "check", WINDOWS)?;
     command.args(["--workspace", "--exclude", "xtask", "--keep-going", "--message-format", "json"]);
-    let output =
-        command.stderr(Stdio::inherit()).output().context("cannot run cargo check")?;
+    let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo check")?;
     // Errors by package; those without are there too.
     let mut found: BTreeMap<String, usize> = BTreeMap::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let Ok(message) = serde_json::from_str::<Value>(line) else { continue };
         let Some(package) = message["package_id"].as_str().and_then(own_package) else { continue };
         let errors = found.entry(package.to_owned()).or_default();
-        *errors += usize::from(message["message"]["level"] == "error" && !message["message"]["spans"].as_array().is_none_or(Vec::is_empty));
+        *errors += usize::from(
+            message["message"]["level"] == "error"
+                && !message["message"]["spans"].as_array().is_none_or(Vec::is_empty),
+        );
     }
     let packages = packages(root)?;
     ensure!(!packages.is_empty(), "cargo metadata names no packages");
@@ -122,6 +133,10 @@ fn cross(root: &Path, command: &str, target: &str) -> Result<Command> {
         // Nobody is to look for Apple's headers: Zig has its own.
         .env("SDKROOT", root.join("target").join("zig"))
         .current_dir(root);
+    if target == ARM64 {
+        let variable = format!("CARGO_TARGET_{}", name.to_uppercase());
+        cargo.env(format!("{variable}_LINKER"), dist::OWN_LINKER).env(format!("{variable}_RUNNER"), EMULATOR);
+    }
     Ok(cargo)
 }
 

@@ -83,12 +83,11 @@ impl Zig {
         let folder = root.join("target").join("zig").join("tools");
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         // Without an optimisation it would check for undefined behaviour, and want its own library for that.
-        let compile = format!("cc -target {} -fno-sanitize=all", zig_target(target)?);
+        let compile = format!("cc -target {} -fno-sanitize=all -Wno-date-time", zig_target(target)?);
         let write = |name: &str, command: &str| -> Result<PathBuf> {
             let file = folder.join(format!("{name}-{target}"));
-            let text = WRAPPER
-                .replace("PYTHON", &self.python.display().to_string())
-                .replace("COMMAND", command);
+            let text =
+                WRAPPER.replace("PYTHON", &self.python.display().to_string()).replace("COMMAND", command);
             std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
             make_executable(&file)?;
             Ok(file)

@@ -187,7 +187,11 @@ fn npm_package_installs_offline_and_becomes_the_binary() {
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut hash).unwrap();
     if cfg!(target_os = "linux") {
         let runs = std::fs::read_link(format!("/proc/{}/exe", child.id())).unwrap();
-        assert!(runs.ends_with(format!("quipu-agent/{}/quipu", std::env::consts::ARCH)), "{}", runs.display());
+        assert!(
+            runs.ends_with(format!("quipu-agent/{}/quipu", std::env::consts::ARCH)),
+            "{}",
+            runs.display()
+        );
     }
     drop(input);
     assert!(child.wait().unwrap().success() && !hash.is_empty());
@@ -213,7 +217,9 @@ fn npm_package_names_a_machine_that_it_lacks() {
     std::fs::write(&uname, "#!/bin/sh\necho sparc64\n").unwrap();
     ok(home.command("chmod").arg("+x").arg(&uname));
     let mut command = home.command("/bin/sh");
-    command.arg(unpacked.join("package/quipu")).env("PATH", format!("{}:/usr/bin:/bin", home.path("").display()));
+    command
+        .arg(unpacked.join("package/quipu"))
+        .env("PATH", format!("{}:/usr/bin:/bin", home.path("").display()));
     let output = command.arg("--version").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && said.contains("no program for sparc64 on sparc64"), "{said}");

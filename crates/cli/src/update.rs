@@ -80,13 +80,18 @@ fn sentence(found: &Installation) -> String {
         Method::Cargo => format!("It was installed by cargo{source}, in {place}."),
         Method::Checkout => format!("It was built in {place}, and not installed."),
         Method::File => "It is a plain file: no package manager has installed it.".to_owned(),
-        Method::OtherManager => format!("It belongs to a package in {place}, which another package manager than npm installed."),
+        Method::OtherManager => {
+            format!("It belongs to a package in {place}, which another package manager than npm installed.")
+        }
     }
 }
 
 /// What stands before the commands.
 fn introduction(found: &Installation) -> String {
-    let new = found.commands.iter().find_map(|command| ["NEW.tgz", "NEW.whl", "NEW"].into_iter().find(|new| command.contains(new)));
+    let new = found
+        .commands
+        .iter()
+        .find_map(|command| ["NEW.tgz", "NEW.whl", "NEW"].into_iter().find(|new| command.contains(new)));
     match (found.method, new) {
         (Method::OtherManager, _) => "Update that package with the program that installed it.".to_owned(),
         (_, Some(new)) => {

@@ -151,9 +151,9 @@ pub(crate) fn binary_name(target: &str) -> String {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub(crate) fn note_commit(root: &Path, binary: &Path) -> Result<()> {
+pub(crate) fn note_commit(binary: &Path, commit: Option<&str>) -> Result<()> {
     let file = commit_file(binary);
-    std::fs::write(&file, commit(root).unwrap_or_default())
+    std::fs::write(&file, commit.unwrap_or_default())
         .with_context(|| format!("cannot write {}", file.display()))
 }
 
@@ -163,7 +163,7 @@ fn commit_file(binary: &Path) -> PathBuf {
 }
 
 /// The commit of the checkout; with `, changed` where files differ from it. None outside of a repository.
-fn commit(root: &Path) -> Option<String> {
+pub(crate) fn commit(root: &Path) -> Option<String> {
     let git = |arguments: &[&str]| {
         let output =
             Command::new("git").args(["-c", "safe.directory=*"]).args(arguments).current_dir(root).output();
@@ -187,7 +187,10 @@ fn built(folder: &Path, target: Option<&str>) -> Result<(Vec<PathBuf>, Option<St
         None => there.first(),
     };
     let (_, commit) = wanted.with_context(|| {
-        format!("there is no binary in {}: `cargo xtask dist` builds one, --binary FILE names one", folder.display())
+        format!(
+            "there is no binary in {}: `cargo xtask dist` builds one, --binary FILE names one",
+            folder.display()
+        )
     })?;
     if target.is_none() && there.iter().any(|(_, other)| other != commit) {
         bail!(
@@ -229,7 +232,11 @@ fn make(root: &Path, files: &[PathBuf], out: &Path, commit: Option<&str>, dynami
         .collect();
     write(&out.join("SHA256SUMS"), sums.as_bytes())?;
     for row in &rows {
-        println!("package: {}, {} bytes", out.join(row["file"].as_str().unwrap_or_default()).display(), row["bytes"]);
+        println!(
+            "package: {}, {} bytes",
+            out.join(row["file"].as_str().unwrap_or_default()).display(),
+            row["bytes"]
+        );
     }
     Ok(())
 }
@@ -327,7 +334,11 @@ mod tests {
         let rows = manifest["files"].as_array().unwrap();
         assert_eq!(rows.len(), made.len() - 2);
         for row in rows {
-            assert!(sums.contains(&format!("{}  {}\n", row["sha256"].as_str().unwrap(), row["file"].as_str().unwrap())));
+            assert!(sums.contains(&format!(
+                "{}  {}\n",
+                row["sha256"].as_str().unwrap(),
+                row["file"].as_str().unwrap()
+            )));
         }
     }
 

@@ -176,10 +176,15 @@ fn of_python(program: &Path, folders: &UserFolders) -> Option<Installation> {
     };
     let by_uv = read("INSTALLER").is_some_and(|installer| installer.trim() == "uv");
     let (method, command) = if environment.join("uv-receipt.toml").exists() {
-        let command = if is_file { "uv tool install --force NEW.whl".to_owned() } else { format!("uv tool upgrade {name}") };
+        let command = if is_file {
+            "uv tool install --force NEW.whl".to_owned()
+        } else {
+            format!("uv tool upgrade {name}")
+        };
         (Method::Uv, command)
     } else if environment.join("pipx_metadata.json").exists() {
-        let command = if is_file { "pipx install --force NEW.whl".to_owned() } else { format!("pipx upgrade {name}") };
+        let command =
+            if is_file { "pipx install --force NEW.whl".to_owned() } else { format!("pipx upgrade {name}") };
         (Method::Pipx, command)
     } else if by_uv {
         (Method::Uv, format!("uv pip install --python {} --upgrade {what}", word(&own)))
@@ -188,7 +193,12 @@ fn of_python(program: &Path, folders: &UserFolders) -> Option<Installation> {
         let user = if is_users { " --user" } else { "" };
         (Method::Pip, format!("{python} -m pip install{user} --upgrade {what}"))
     };
-    Some(Installation { method, source: Some(source), place: environment.to_owned(), commands: vec![command] })
+    Some(Installation {
+        method,
+        source: Some(source),
+        place: environment.to_owned(),
+        commands: vec![command],
+    })
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
@@ -250,9 +260,10 @@ fn decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
-        let escaped = after.get(..2).filter(|_| first == b'%').and_then(|digits| {
-            u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-        });
+        let escaped = after
+            .get(..2)
+            .filter(|_| first == b'%')
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
         bytes.push(escaped.unwrap_or(first));
         rest = if escaped.is_some() { &after[2..] } else { after };
     }
@@ -413,13 +424,20 @@ mod tests {
         }
         // Of the user, without an environment.
         let files = installed(&[]);
-        let files: Vec<(String, &str)> =
-            files.iter().map(|(path, text)| (path.replacen("env", "home/.local", 1), text.as_str())).collect();
+        let files: Vec<(String, &str)> = files
+            .iter()
+            .map(|(path, text)| (path.replacen("env", "home/.local", 1), text.as_str()))
+            .collect();
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
         let command = "python3.11 -m pip install --user --upgrade quipu-agent";
         check(&files, Method::Pip, Some(Source::Registry), &[command]);
         // A file that was put into an environment is none of its packages.
-        check(&[("env/bin/quipu", ""), ("env/pyvenv.cfg", "")], Method::File, None, &["install -m 755 NEW TREE/env/bin/quipu"]);
+        check(
+            &[("env/bin/quipu", ""), ("env/pyvenv.cfg", "")],
+            Method::File,
+            None,
+            &["install -m 755 NEW TREE/env/bin/quipu"],
+        );
     }
 
     #[test]
@@ -428,7 +446,10 @@ mod tests {
             format!(r#"{{ "installs": {{ "quipu-cli 0.1.0 ({from})": {{ "bins": ["quipu"] }} }} }}"#)
         };
         let at = |root: &str, from: &str| {
-            let files = [(format!("{root}/bin/quipu"), String::new()), (format!("{root}/.crates2.json"), noted(from))];
+            let files = [
+                (format!("{root}/bin/quipu"), String::new()),
+                (format!("{root}/.crates2.json"), noted(from)),
+            ];
             let plain = files.each_ref().map(|(path, text)| (path.as_str(), text.as_str()));
             Tree::new(&plain).found(plain[0].0)
         };
@@ -446,10 +467,15 @@ mod tests {
         assert_eq!(source, Some(Source::Git));
         assert_eq!(
             commands,
-            ["cargo install --locked --git https://example.com/quipu --branch next --root TREE/opt quipu-cli"]
+            [
+                "cargo install --locked --git https://example.com/quipu --branch next --root TREE/opt quipu-cli"
+            ]
         );
         let (_, source, commands) = at("home/.cargo", "registry+https://example.com/index");
-        assert_eq!((source, commands), (Some(Source::Registry), vec!["cargo install --locked quipu-cli".to_owned()]));
+        assert_eq!(
+            (source, commands),
+            (Some(Source::Registry), vec!["cargo install --locked quipu-cli".to_owned()])
+        );
     }
 
     #[test]
@@ -459,11 +485,8 @@ mod tests {
             ("shop/target/debug/quipu", "cargo build"),
             ("shop/target/dist/quipu-0.1.0-x86_64-unknown-linux-musl", "cargo xtask dist"),
         ] {
-            let mut files = vec![
-                (program, ""),
-                ("shop/target/CACHEDIR.TAG", ""),
-                ("shop/target/.rustc_info.json", ""),
-            ];
+            let mut files =
+                vec![(program, ""), ("shop/target/CACHEDIR.TAG", ""), ("shop/target/.rustc_info.json", "")];
             check(&files, Method::Checkout, None, &["git pull --ff-only", command]);
             files.push(("shop/crates/cli/Cargo.toml", ""));
             check(&files, Method::Checkout, None, &["cd TREE/shop", "git pull --ff-only", command]);

@@ -1,7 +1,9 @@
 //! The three ways of the README to a first task, each from a home that has nothing in it: its commands, run as they
 //! stand there by a shell. The providers are servers of ours behind a proxy, under the names that the program knows.
 
-use quipu_testkit::{Answer, Authority, CapturedRequest, FakeProxy, FakeServer, Reply, Validity, Wire, documents};
+use quipu_testkit::{
+    Answer, Authority, CapturedRequest, FakeProxy, FakeServer, Reply, Validity, Wire, documents,
+};
 use serde_json::json;
 
 use crate::support::*;
@@ -47,7 +49,11 @@ fn follow(world: &World, commands: &[String], environment: &[(&str, &str)]) {
 }
 
 /// A server under these names, which the variables lead to.
-fn provider(world: &World, hosts: &[&str], script: Vec<Reply>) -> (FakeServer, FakeProxy, [(&'static str, String); 2]) {
+fn provider(
+    world: &World,
+    hosts: &[&str],
+    script: Vec<Reply>,
+) -> (FakeServer, FakeProxy, [(&'static str, String); 2]) {
     let authority = Authority::new("Private");
     let server = FakeServer::start_tls(script, &authority.issue(hosts, Validity::Now));
     let proxy = FakeProxy::to(&server);
@@ -87,9 +93,12 @@ fn key_of_a_provider_leads_to_a_done_task() {
 fn subscription_leads_to_a_done_task() {
     let world = empty_world();
     let reply = |body: serde_json::Value| Reply::new(200, "application/json", body.to_string());
-    let code = reply(json!({ "device_code": "device-1", "user_code": "ABCD-1234", "interval": 1, "expires_in": 900,
+    let code =
+        reply(json!({ "device_code": "device-1", "user_code": "ABCD-1234", "interval": 1, "expires_in": 900,
         "verification_uri": format!("https://{}/device", "accounts.x.ai") }));
-    let tokens = reply(json!({ "access_token": "access-token-1", "refresh_token": "refresh-token-1", "expires_in": 36_000 }));
+    let tokens = reply(
+        json!({ "access_token": "access-token-1", "refresh_token": "refresh-token-1", "expires_in": 36_000 }),
+    );
     let replies = [code, tokens].into_iter().chain(script(Wire::Responses)).collect();
     let (server, _proxy, environment) = provider(&world, &["auth.x.ai", "api.x.ai"], replies);
     let environment = environment.each_ref().map(|(name, value)| (*name, value.as_str()));
@@ -98,7 +107,12 @@ fn subscription_leads_to_a_done_task() {
     let requests = server.requests();
     assert_eq!(
         asked(&requests),
-        ["auth.x.ai/oauth2/device/code", "auth.x.ai/oauth2/token", "api.x.ai/v1/responses", "api.x.ai/v1/responses"]
+        [
+            "auth.x.ai/oauth2/device/code",
+            "auth.x.ai/oauth2/token",
+            "api.x.ai/v1/responses",
+            "api.x.ai/v1/responses"
+        ]
     );
     assert_eq!(requests[2].header("authorization"), Some("Bearer access-token-1"));
     world.unchecked();
