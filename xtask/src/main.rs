@@ -14,12 +14,17 @@ mod catalogue;
 mod ci;
 mod deny;
 mod dist;
+mod elf;
 mod messages;
+mod package;
 mod pages;
 mod peers;
+mod platform;
+mod platforms;
 mod repo;
 mod rust_source;
 mod tidy;
+mod zig;
 
 use anyhow::{Result, bail};
 use std::process::ExitCode;
@@ -30,6 +35,10 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   deny                       check licences, bans and sources of all dependencies against deny.toml
   ci [--full]                run the steps of .ci/run here; --full takes the long variants of kill and race tests
   dist [TARGET]              build the static Linux binary into target/dist/; --if-possible passes without the tools
+  package [--binary FILE].. [--out DIR]
+                             pack what dist built, or these binaries, for npm and PyPI, with checksums and a manifest
+  platforms [arm64 [--debug]|macos|windows]
+                             build and try what runs elsewhere: ARM64 in emulation, and checks for macOS and Windows
   bench [--runs N] [--million] [--peers DIR] [--only TEXT] [NAME..]
                              build a release and print a table of measurements; --list names them
   pages DIR                  write man pages and completions for bash, zsh and fish below DIR, such as ~/.local
@@ -61,6 +70,8 @@ fn run(arguments: &[String]) -> Result<bool> {
         "deny" => deny::run(rest),
         "ci" => ci::run(rest),
         "dist" => dist::run(rest),
+        "package" => package::run(rest),
+        "platforms" => platforms::run(rest),
         "bench" => bench::run(rest),
         "messages" => messages::run(rest),
         "pages" => pages::run(rest),

@@ -83,7 +83,7 @@ fn every_step_runs_in_order() -> Result<(), Box<dyn Error>> {
             "doc --workspace --lib --no-deps",
             "xtask tidy",
             "xtask deny",
-            "test --package xtask --test dist -- --nocapture",
+            "test --package xtask --test dist --test packages -- --nocapture",
         ]
     );
     assert!(output.contains("=== tests: cargo test --workspace (limit "), "{output}");
@@ -95,6 +95,7 @@ fn the_long_run_looks_for_new_inputs() -> Result<(), Box<dyn Error>> {
     let environment = [("QUIPU_FULL", "1"), ("PROPTEST_RNG_SEED", "7")];
     let (passed, output, asked) = Bench::new("full")?.run_with(&environment, "nothing", "nothing")?;
     assert!(passed && asked.contains("test --workspace --tests fuzz_\n"), "{asked}{output}");
+    assert!(asked.ends_with("xtask platforms\n"), "{asked}");
     assert!(output.contains("=== fuzz: env QUIPU_FUZZ_SECONDS=400 cargo test "), "{output}");
     assert!(output.contains("PROPTEST_RNG_SEED=7\n"), "{output}");
     Ok(())

@@ -299,6 +299,8 @@ pub(crate) enum Cmd {
     Setup(crate::setup::SetupArgs),
     /// Check this installation: files, store, shell, credentials.
     Doctor(DoctorArgs),
+    /// Say how this program was installed and what to run for a newer version; nothing is downloaded.
+    Update(crate::update::UpdateArgs),
     /// Hash JSON values as the graph does, for programs that write to a store.
     Hash(HashArgs),
     /// Import sessions of other agents, with all branches, tool calls and compactions. Safe to repeat.

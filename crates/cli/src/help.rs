@@ -13,10 +13,10 @@ use crate::print::printable;
 
 /// Commands under their headings, as `quipu --help` has them.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Set up", &["demo", "auth", "config", "doctor", "git", "import", "models", "permissions", "setup"]),
+    ("Set up", &["demo", "auth", "config", "doctor", "import", "models", "permissions", "setup", "update"]),
     ("Extend", &["agents", "mcp", "packages", "skills"]),
     ("Find", &["sessions", "search", "log", "files", "usage", "show", "tree", "open", "context"]),
-    ("Explain", &["blame", "life", "trace", "recall", "diff"]),
+    ("Explain", &["blame", "life", "trace", "recall", "diff", "git"]),
     ("Go back", &["fork", "branch", "undo", "redo", "tobe", "merge", "clone", "compact"]),
     ("Organize", &["memory", "past", "label", "bookmark", "rename", "rm"]),
     ("Automate", &["acp", "export", "dream", "proxy", "schedule", "serve", "hash"]),
@@ -45,7 +45,7 @@ Options:
 ";
 
 /// What others call commands of ours.
-const ELSEWHERE: [(&str, &str); 12] = [
+const ELSEWHERE: [(&str, &str); 13] = [
     ("login", "auth login PROVIDER"),
     ("logout", "auth remove PROVIDER"),
     ("resume", "-c"),
@@ -54,6 +54,7 @@ const ELSEWHERE: [(&str, &str); 12] = [
     ("ls", "sessions"),
     ("history", "log"),
     ("settings", "config"),
+    ("upgrade", "update"),
     ("version", "--version"),
     ("run", "-p"),
     ("exec", "-p"),

@@ -80,6 +80,7 @@ mod tobe;
 mod trace;
 mod tree;
 mod undo;
+mod update;
 mod usage;
 mod wording;
 
@@ -213,6 +214,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Packages(args)) => packages::run(args).await,
         Some(Cmd::Setup(args)) => setup::run(args),
         Some(Cmd::Doctor(args)) => doctor::run(args).await,
+        Some(Cmd::Update(args)) => update::run(args),
         Some(Cmd::Hash(args)) => hash::run(args),
         Some(Cmd::Import(args)) => import::run(args).await,
         Some(Cmd::Export(args)) => export::run(args).await,

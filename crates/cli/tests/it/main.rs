@@ -159,6 +159,8 @@ mod past_proof;
 #[cfg(test)]
 mod past_terminal;
 #[cfg(test)]
+mod paths;
+#[cfg(test)]
 mod peers;
 #[cfg(test)]
 mod permission_rules;
@@ -265,6 +267,8 @@ mod twice;
 mod undo;
 #[cfg(test)]
 mod undo_files;
+#[cfg(test)]
+mod update;
 #[cfg(test)]
 mod watch;
 #[cfg(test)]
