@@ -200,8 +200,12 @@ impl Chain {
                 change.set(name, &quoted(id));
             }
         }
+        // Where Pi has them.
+        let base = ["type", "id", "parentId", "timestamp"];
+        let first = base.map(|name| (name, members.get(name).unwrap_or("null")));
+        let rest = members.0.iter().map(|(name, value)| (name.as_ref(), *value));
         let mut line = String::new();
-        change.write(&mut line, members.0.iter().map(|(name, value)| (name.as_ref(), *value)));
+        change.write(&mut line, first.into_iter().chain(rest.filter(|(name, _)| !base.contains(name))));
         line
     }
 

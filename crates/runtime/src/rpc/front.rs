@@ -20,7 +20,9 @@ use crate::lines::{LINE_LIMIT, Line, Lines};
 use crate::wording::Wording;
 
 /// Commands that are under way at most.
-const UNDER_WAY: usize = 4_096;
+const UNDER_WAY: usize = 2_048;
+/// How many more are read to be refused, while nobody reads what they are answered.
+const REFUSED: usize = 64;
 /// Bytes of their lines at most.
 const UNDER_WAY_BYTES: usize = 64 << 20;
 /// How long what was asked for may take when no more commands come.
@@ -120,7 +122,7 @@ impl FrontState {
                     long -= usize::from(size.is_long);
                 }
                 () = &mut overdue, if ended => break,
-                line = lines.next(), if !ended => {
+                line = lines.next(), if !ended && under_way.len() < UNDER_WAY + REFUSED => {
                     let Ok(Some(line)) = line else {
                         ended = true;
                         overdue.as_mut().reset(tokio::time::Instant::now() + LAST_COMMANDS);

@@ -61,7 +61,7 @@ const started = new Promise((resolve) => {
     }
   });
 });
-const idle = client.waitForIdle();
+// One at a time: a listener that leaves makes the client skip the next one.
 const all = client.collectEvents();
 await attempt("prompt", () => client.prompt("wait"));
 await started;
@@ -69,8 +69,10 @@ await attempt("steer", () => client.steer("steered"));
 await attempt("followUp", () => client.followUp("followed"));
 await attempt("queue", () => client.clearQueue());
 await attempt("abort", () => client.abort());
-await attempt("idle", () => idle);
 await attempt("collected", async () => (await all).map((event) => event.type));
+const idle = client.waitForIdle();
+await client.prompt("again");
+await attempt("idle", () => idle);
 
 // A line in the shell that does not end by itself.
 const slept = client.bash("echo up; exec sleep 3600");

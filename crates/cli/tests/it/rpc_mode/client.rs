@@ -14,6 +14,7 @@ fn client_of_pi_drives_a_session_by_all_its_methods() {
     let world = World::new([
         Answer::new().text("All done.").reply(),
         Reply::sse(Answer::new().text("Half").unfinished()).then_hang(),
+        Answer::new().text("Again.").reply(),
     ]);
     let script = world.file("client.mjs", include_str!("client.mjs"));
     let shim = world.file("shim.mjs", include_str!("shim.mjs"));
@@ -56,7 +57,8 @@ fn client_of_pi_drives_a_session_by_all_its_methods() {
     assert_eq!(of("backToModel")["id"], MODEL);
     // What was changed before may be told of late.
     let is_of_the_run = |kind: &&str| !kind.starts_with("quipu_") && *kind != "thinking_level_changed";
-    let kinds = of("promptAndWait").as_array().unwrap().iter().filter_map(Value::as_str);
+    let kinds =
+        of("promptAndWait").as_array().unwrap_or_else(|| panic!("{got:#?}")).iter().filter_map(Value::as_str);
     let kinds: Vec<&str> = kinds.filter(is_of_the_run).collect();
     assert!(kinds.starts_with(&["agent_start", "turn_start", "message_start", "message_end"]), "{kinds:?}");
     assert!(kinds.ends_with(&["turn_end", "agent_end", "agent_settled"]), "{kinds:?}");

@@ -104,6 +104,10 @@ fn without_differences(mut line: Value) -> Value {
     if line["command"] == "parse" {
         line["error"] = line["error"].as_str().unwrap().split(':').next().unwrap().into();
     }
+    // The state of the copy: there it has the name of what it is a copy of.
+    if line["id"] == "17" {
+        line["data"].as_object_mut().unwrap().shift_remove("sessionName");
+    }
     // What was known of the usage when the message began.
     if line["type"] == "message_update" {
         line.as_object_mut().unwrap().shift_remove("usage");
@@ -161,7 +165,10 @@ fn recorded_dialogue_has_the_same_answers() {
     for line in &given {
         send(&mut rpc, line, &mut answers);
     }
-    rpc.until("agent_settled");
+    // It may have ended before the last of them was answered.
+    if !rpc.events.iter().any(|event| event["type"] == "agent_settled") {
+        rpc.until("agent_settled");
+    }
     send(&mut rpc, &shell, &mut answers);
     for command in later {
         send(&mut rpc, &command.to_string(), &mut answers);
