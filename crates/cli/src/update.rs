@@ -20,7 +20,7 @@ pub(crate) struct UpdateArgs {
 }
 
 pub(crate) fn run(args: &UpdateArgs) -> Result<(), Failure> {
-    let program = std::env::current_exe().and_then(|path| path.canonicalize()).map_err(|error| {
+    let program = quipu_host::running_program().map_err(|error| {
         Failure::failed(format!(
             "the program file cannot be found ({error}): it was replaced or removed after this process started, or there is no /proc; \
              run `quipu update` again"

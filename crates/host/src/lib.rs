@@ -130,7 +130,7 @@ pub use permissions::{
     Entry, PermissionItem, Project, Record, RuleReach, SavedRule, added_directories, demo_permissions,
     mode_named, permissions_here,
 };
-pub use program::program_path;
+pub use program::{program_path, running_program};
 pub use purposes::{DREAM_PURPOSE, FLUSH_PURPOSE, PAST_PURPOSE, PROOF_PURPOSE};
 pub use quipu_past::PastId;
 pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget, ToolAdapter};

@@ -4,6 +4,14 @@ use std::path::PathBuf;
 
 use crate::Failure;
 
+/// The file of the program that runs now, without links on the way to it.
+///
+/// # Errors
+/// When it was replaced or removed since it was started, or the system does not say.
+pub fn running_program() -> std::io::Result<PathBuf> {
+    std::env::current_exe()?.canonicalize()
+}
+
 /// The path by which other programs start this one. A `quipu` on the `PATH` that is this program comes first: its path
 /// stays when a new version is put behind it.
 ///
@@ -11,7 +19,7 @@ use crate::Failure;
 /// When the program is gone, or its path is no text.
 pub fn program_path() -> Result<String, Failure> {
     let gone = || Failure::request("the program file of Quipu is gone or cannot be found; install it again");
-    let own = std::env::current_exe().and_then(|path| path.canonicalize()).map_err(|_| gone())?;
+    let own = running_program().map_err(|_| gone())?;
     let name = own.file_name().ok_or_else(gone)?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|target| target == own);

@@ -234,7 +234,7 @@ fn changes_of_the_session_have_the_lines_of_pi() {
 }
 
 #[test]
-fn only_runs_settle_and_lines_of_people_are_no_messages() {
+fn settled_line_comes_after_runs_alone() {
     let mut events = events();
     // After a compaction, or a change of the model.
     assert!(events.fold(&envelope(Event::Settled)).is_empty());

@@ -110,7 +110,7 @@ pub async fn ask_questions(
 }
 
 /// Of each member that sums up evidence, which.
-type EvidenceBelow = HashMap<NodeId, BTreeSet<NodeId>>;
+type MemberEvidence = HashMap<NodeId, BTreeSet<NodeId>>;
 
 /// The cover that a session has for a question, what it is drawn from, and the evidence in it.
 async fn cover_for(
@@ -119,7 +119,7 @@ async fn cover_for(
     stock: &CoverStock,
     question: &ProofQuestion,
     ask: AblationAsk,
-) -> Result<(CoverStock, PastCover, EvidenceBelow), PastError> {
+) -> Result<(CoverStock, PastCover, MemberEvidence), PastError> {
     let (stock, about) = match ask.is_blind {
         true => (stock.clone(), None),
         false => (stock.about(search, &question.text, None).await?, Some(question.text.as_str())),
@@ -135,7 +135,7 @@ async fn evidence_under(
     stock: &CoverStock,
     served: &PastCover,
     question: &ProofQuestion,
-) -> Result<EvidenceBelow, PastError> {
+) -> Result<MemberEvidence, PastError> {
     let mut found = HashMap::new();
     if question.evidence.is_empty() {
         return Ok(found);
@@ -174,7 +174,7 @@ impl AblationRun<'_> {
         stock: &CoverStock,
         served: &PastCover,
         question: &ProofQuestion,
-        evidence: &EvidenceBelow,
+        evidence: &MemberEvidence,
         ask: AblationAsk,
     ) -> Result<(AskedQuestion, Answers), ReaderError> {
         let members: Vec<NodeId> = served.cover.members.iter().map(|member| member.id).collect();
@@ -234,7 +234,7 @@ fn chosen(
     stock: &CoverStock,
     members: &[NodeId],
     question: &ProofQuestion,
-    evidence: &EvidenceBelow,
+    evidence: &MemberEvidence,
     most: usize,
 ) -> Vec<usize> {
     let scores: HashMap<NodeId, f64> = stock.scores(&question.text).into_iter().collect();

@@ -32,7 +32,7 @@ pub(super) struct ActiveSession {
     context: Mutex<Option<ReadContext>>,
 }
 
-/// The messages of a context.
+/// What a model would be sent, shared by all who ask for it.
 type ContextMessages = Arc<Vec<Arc<Message>>>;
 
 /// A context, and the node where it is.

@@ -200,7 +200,7 @@ impl FrontState {
                     let outcome = self.carry_out(&label, command, &mut hold).await;
                     let line = match outcome {
                         Ok(data) => label.success(data.as_deref()),
-                        Err(error) => label.failure(&error),
+                        Err(refusal) => label.failure(&refusal.0),
                     };
                     self.output.send(line).await;
                     drop(hold);

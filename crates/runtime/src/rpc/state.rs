@@ -33,8 +33,17 @@ pub(super) enum ResponseHold {
     Reading { _guard: OwnedMutexGuard<()> },
 }
 
+/// Why a command was not done, for the program that asked for it.
+pub(super) struct CommandRefusal(pub(super) String);
+
+impl<T: Into<String>> From<T> for CommandRefusal {
+    fn from(why: T) -> Self {
+        Self(why.into())
+    }
+}
+
 /// What a command came to: JSON text, or why it was not done.
-pub(super) type CommandOutcome = Result<Option<String>, String>;
+pub(super) type CommandOutcome = Result<Option<String>, CommandRefusal>;
 
 impl FrontState {
     /// The session that is open now. Waits while another one takes its place.
