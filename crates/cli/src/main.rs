@@ -220,7 +220,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Export(args)) => export::run(args).await,
         Some(Cmd::Schedule(args)) => schedule::run(args).await,
         Some(Cmd::Dream(args)) => dream::run(args).await,
-        Some(Cmd::Acp(args)) => acp::run(args).await,
+        Some(Cmd::Acp(args)) => Box::pin(acp::run(args)).await,
         Some(Cmd::Serve(args)) => serve::run(args).await,
         // Asked for with too few arguments, or with `--help`: both end before.
         Some(Cmd::Hook(_)) => Ok(()),
@@ -237,7 +237,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
 
 async fn run_or_draw(task: &Task) -> Result<(), Failure> {
     match task {
-        task if task.mode == args::Mode::Rpc => rpc::run(task).await,
+        task if task.mode == args::Mode::Rpc => Box::pin(rpc::run(task)).await,
         task if runs_task(task) => run::run(task).await,
         task if terminal::is_there(task) => terminal::run(task).await,
         task => Err(Failure::usage(format!(

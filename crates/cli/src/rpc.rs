@@ -20,10 +20,11 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     quipu_host::helpers();
     let mut signals = Signals::new()?;
     let stop = CancellationToken::new();
-    let work = async {
+    // What others move is not the state of the whole front.
+    let work = Box::pin(async {
         let front = RpcFront::open(home.clone(), request, advised, tokio::io::stdout()).await?;
         Ok::<_, Failure>(front.serve(tokio::io::stdin(), stop.clone()).await)
-    };
+    });
     let served = signals.ending(&stop, work);
     // What keeps nothing runs no jobs.
     let end = match task.no_session {

@@ -388,7 +388,8 @@ mod tests {
             files.extend(more.iter().map(|(path, text)| (path.replace("INFO", INFO), (*text).to_owned())));
             files
         };
-        let cases: &[(&[(&str, &str)], Method, Source, &str)] = &[
+        type Files = &'static [(&'static str, &'static str)];
+        let cases: &[(Files, Method, Source, &str)] = &[
             (&[], Method::Pip, Source::Registry, "python3.11 -m pip install --upgrade quipu-agent"),
             (
                 &[("env/bin/python", ""), ("INFO/direct_url.json", "{}"), ("INFO/INSTALLER", "pip\n")],

@@ -31,8 +31,8 @@ impl FrontState {
         let keep = move || set_setting(&home, &SettingsFile::User, name, word);
         match tokio::task::spawn_blocking(keep).await {
             Ok(Ok(_)) => Ok(None),
-            Ok(Err(error)) => Err(not_kept(name, &why(error))),
-            Err(error) => Err(not_kept(name, &error.to_string())),
+            Ok(Err(error)) => Err(not_kept(name, &why(error)).into()),
+            Err(error) => Err(not_kept(name, &error.to_string()).into()),
         }
     }
 }

@@ -61,7 +61,7 @@ impl FrontState {
                 "Agent is already processing. Specify streamingBehavior ('steer' or 'followUp') to queue the message."
                     .into(),
             ),
-            Err(refused) => Err(refused.to_string()),
+            Err(refused) => Err(refused.to_string().into()),
         }
     }
 
@@ -77,15 +77,20 @@ impl FrontState {
         };
         if active.is_busy() {
             let queued = Command::Prompt { input, when: mode_of(queue) };
-            return active.session.send(queued).await.map(|_| None).map_err(|refused| refused.to_string());
+            return active
+                .session
+                .send(queued)
+                .await
+                .map(|_| None)
+                .map_err(|refused| refused.to_string().into());
         }
         let is_empty =
             input.content.iter().all(|block| block.as_text().is_some_and(|text| text.trim().is_empty()));
         if is_empty {
-            return Err(Refusal::Empty.to_string());
+            return Err(Refusal::Empty.to_string().into());
         }
         if active.shown.held() >= HELD {
-            return Err(Refusal::QueueFull.to_string());
+            return Err(Refusal::QueueFull.to_string().into());
         }
         // No run is there that it could steer: it waits for the next one.
         let line = active.shown.hold(HeldMessage { queue, input });
@@ -146,7 +151,7 @@ impl FrontState {
                 match active.session.send(Command::Unqueue { items }).await {
                     Ok(Ack::Unqueued(taken)) => list.extend(taken.iter().map(UserInput::text)),
                     Ok(_) => {}
-                    Err(refused) => return Err(refused.to_string()),
+                    Err(refused) => return Err(refused.to_string().into()),
                 }
             }
             list.extend(held.iter().filter(|one| one.queue == queue).map(|one| one.input.text()));
@@ -165,7 +170,7 @@ impl FrontState {
         }
         let characters = name.chars().count();
         if characters > NAME_LIMIT {
-            return Err(Refusal::LabelTooLong { characters }.to_string());
+            return Err(Refusal::LabelTooLong { characters }.to_string().into());
         }
         let rename = Command::Rename { name: name.clone() };
         self.change(active, rename, |wanted| wanted.name = Some(name), |wanted| wanted.name = None).await

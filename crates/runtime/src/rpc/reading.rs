@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use quipu_host::export::{self, ExportError, ExportFormat, SessionEntry};
 use quipu_host::holders::WrittenKind;
 use quipu_host::resources::{ResourceScope, TemplateOrigin};
-use quipu_protocol::{Message, NodeId, Refusal};
+use quipu_protocol::{Message, NodeId};
 use quipu_rpc::{
     CommandForm, CommandSource, ContextFill, ModelForm, SessionEntries, SessionState, SourceInfo, data_text,
     last_answer_text,
@@ -16,10 +16,6 @@ use super::state::{CommandOutcome, FrontState};
 
 /// Names that are tried for a page in the working directory.
 const PAGES: u32 = 1_000;
-
-fn text(refused: Refusal) -> String {
-    refused.to_string()
-}
 
 impl FrontState {
     /// The entries of the session, and the node of each.
@@ -35,7 +31,7 @@ impl FrontState {
     }
 
     pub(super) async fn state(&self, active: &ActiveSession) -> CommandOutcome {
-        let snapshot = active.snapshot().await.map_err(text)?;
+        let snapshot = active.snapshot().await?;
         let (model, thinking_level) = self.model_of(active).await?;
         let name = active.shown.wanted().name.unwrap_or(snapshot.name);
         let settings = self.live_settings();
@@ -92,7 +88,7 @@ impl FrontState {
 
     pub(super) async fn stats(&self, active: &ActiveSession) -> CommandOutcome {
         let (entries, _) = self.read_entries(active).await?;
-        let snapshot = active.snapshot().await.map_err(text)?;
+        let snapshot = active.snapshot().await?;
         let tokens = snapshot.context.or(snapshot.head.is_none().then_some(0));
         let mut stats = entries.stats();
         stats.session_file = active.file.as_ref().map(|file| file.path.clone());

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu_host::{Failure, Home, OpenRequest};
+use quipu_protocol::Refusal;
 use tokio::sync::{OwnedMutexGuard, RwLock};
 
 use super::active::{ActiveSession, PromptGuard};
@@ -36,9 +37,21 @@ pub(super) enum ResponseHold {
 /// Why a command was not done, for the program that asked for it.
 pub(super) struct CommandRefusal(pub(super) String);
 
-impl<T: Into<String>> From<T> for CommandRefusal {
-    fn from(why: T) -> Self {
-        Self(why.into())
+impl From<String> for CommandRefusal {
+    fn from(why: String) -> Self {
+        Self(why)
+    }
+}
+
+impl From<&str> for CommandRefusal {
+    fn from(why: &str) -> Self {
+        Self(why.to_owned())
+    }
+}
+
+impl From<Refusal> for CommandRefusal {
+    fn from(refused: Refusal) -> Self {
+        Self(refused.to_string())
     }
 }
 
@@ -47,9 +60,9 @@ pub(super) type CommandOutcome = Result<Option<String>, CommandRefusal>;
 
 impl FrontState {
     /// The session that is open now. Waits while another one takes its place.
-    pub(super) async fn active(&self) -> Result<Arc<ActiveSession>, String> {
+    pub(super) async fn active(&self) -> Result<Arc<ActiveSession>, CommandRefusal> {
         let _replaced = self.replacing.read().await;
-        self.current().ok_or_else(|| "no session is open".to_owned())
+        self.current().ok_or_else(|| "no session is open".into())
     }
 
     pub(super) fn current(&self) -> Option<Arc<ActiveSession>> {

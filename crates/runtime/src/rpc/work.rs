@@ -13,13 +13,9 @@ use quipu_rpc::{
 
 use super::active::{ActiveSession, PendingChoice};
 use super::pump::entry_name;
-use super::state::{CommandOutcome, FrontState};
+use super::state::{CommandOutcome, CommandRefusal, FrontState};
 
 const TOO_SMALL: &str = "Nothing to compact (session too small)";
-
-fn text(refused: Refusal) -> String {
-    refused.to_string()
-}
 
 impl FrontState {
     /// Stops what runs, and waits until it is over.
@@ -32,16 +28,16 @@ impl FrontState {
     }
 
     pub(super) async fn abort_retry(&self, active: &ActiveSession) -> CommandOutcome {
-        if active.snapshot().await.map_err(text)?.retry.is_some() {
-            active.session.abort().await.map_err(text)?;
+        if active.snapshot().await?.retry.is_some() {
+            active.session.abort().await?;
         }
         Ok(None)
     }
 
     pub(super) async fn abort_shells(&self, active: &ActiveSession) -> CommandOutcome {
-        for shell in active.snapshot().await.map_err(text)?.shells {
+        for shell in active.snapshot().await?.shells {
             let target = AbortTarget::Shell(shell.id);
-            active.session.send(Command::Abort { target }).await.map_err(text)?;
+            active.session.send(Command::Abort { target }).await?;
         }
         Ok(None)
     }
@@ -61,9 +57,9 @@ impl FrontState {
                 }
                 return Err(why.into());
             }
-            Err(refused) => return Err(refused.to_string()),
+            Err(refused) => return Err(refused.to_string().into()),
         }
-        let Some(envelope) = ended.recv().await else { return Err(Refusal::Closed.to_string()) };
+        let Some(envelope) = ended.recv().await else { return Err(Refusal::Closed.to_string().into()) };
         let Event::CompactionEnded { result, .. } = &envelope.event else { return Ok(None) };
         match &**result {
             CompactionResult::Done { node, compaction, tokens_after } => {
@@ -73,7 +69,7 @@ impl FrontState {
                 Ok(Some(data_text(&CompactionForm::of(compaction, &first, *tokens_after))))
             }
             CompactionResult::Aborted => Err("Compaction cancelled".into()),
-            CompactionResult::Failed(why) => Err(why.clone()),
+            CompactionResult::Failed(why) => Err(why.clone().into()),
         }
     }
 
@@ -88,7 +84,7 @@ impl FrontState {
         let mut events = active
             .shown
             .listen(|event| matches!(event, Event::ShellOutput { .. } | Event::ShellEnded { .. }));
-        let run: RunId = match active.session.send(Command::Shell { line, hidden }).await.map_err(text)? {
+        let run: RunId = match active.session.send(Command::Shell { line, hidden }).await? {
             Ack::Started(run) => run,
             // A hook did what was wanted.
             _ => return Ok(None),
@@ -103,14 +99,14 @@ impl FrontState {
                 Event::ShellEnded { id, result, store_error } if *id == run => {
                     self.show_output(label, &seen, &result.output).await;
                     return match store_error {
-                        Some(why) => Err(format!("the line ran, but it could not be stored: {why}")),
+                        Some(why) => Err(format!("the line ran, but it could not be stored: {why}").into()),
                         None => Ok(Some(data_text(&ShellForm::from(&**result)))),
                     };
                 }
                 _ => {}
             }
         }
-        Err(Refusal::Closed.to_string())
+        Err(Refusal::Closed.to_string().into())
     }
 
     async fn show_output(&self, label: &CommandLabel, seen: &str, now: &str) {
@@ -130,7 +126,7 @@ impl FrontState {
         unwant: impl FnOnce(&mut PendingChoice) + Send + 'static,
     ) -> CommandOutcome {
         if !active.is_busy() {
-            return active.session.send(command).await.map(|_| None).map_err(text);
+            return active.session.send(command).await.map(|_| None).map_err(Into::into);
         }
         active.shown.want(want);
         let (session, shown, output) = (active.session.clone(), active.shown.clone(), self.output.clone());
@@ -161,8 +157,11 @@ impl FrontState {
     }
 
     /// The model and the level of thinking as they are, or will be.
-    pub(super) async fn model_of(&self, active: &ActiveSession) -> Result<(Arc<Model>, Thinking), String> {
-        let snapshot = active.snapshot().await.map_err(text)?;
+    pub(super) async fn model_of(
+        &self,
+        active: &ActiveSession,
+    ) -> Result<(Arc<Model>, Thinking), CommandRefusal> {
+        let snapshot = active.snapshot().await?;
         let PendingChoice { model, thinking, .. } = active.shown.wanted();
         let model = model.unwrap_or(snapshot.model);
         let thinking = clamp_level(&model, thinking.unwrap_or(snapshot.thinking));
