@@ -126,17 +126,17 @@ fn model_is_asked_where_the_search_settles_nothing() {
 #[test]
 fn model_is_asked_by_one_of_two_sessions_that_the_budget_is_for() {
     let world = noted();
-    // One call may cost more than there is: it gets all of it.
+    // One call may cost a dollar and more.
     price(&world);
     world.run(&["config", "set", "memory.active.mode", "always"]).ok();
-    world.run(&["config", "set", "budget.background", r#"{"active-memory": 0.6}"#]).ok();
+    world.run(&["config", "set", "budget.background", r#"{"active-memory": 1.5}"#]).ok();
+    // The other one waits for no money that is reserved: the first one is given up after 15 seconds.
+    world.run(&["config", "set", "budget.waitMs", "1"]).ok();
     let gate = Gate::new();
     let held = Answer::new().text("It wants the token that is blue.").usage(10, 500, 0, 0).stream();
     world.server.push(Reply::sse("").then_gate(&gate).then(held));
     let first = world.start(&["-p", "What does the staging deploy need first?"]);
     reached(&gate);
-    // The other one waits for no money that is reserved.
-    world.run(&["config", "set", "budget.waitMs", "1"]).ok();
     world.server.push(Answer::new().text("Two.").reply().only_for("staging deploy need second"));
     world.run(&["-p", "What does the staging deploy need second?"]).ok();
     let requests = world.requests();
