@@ -12,7 +12,7 @@ use std::time::Instant;
 
 /// Bytes of the binary at most. The project wants 20,000,000; policies, the runner and content holders took it beyond that, and
 /// docs/development.md says by how much.
-const LARGEST: usize = 36_000_000;
+const LARGEST: usize = 40_000_000;
 
 /// What the C compiler is told of this binary alone. No panic goes through C: how to unwind its stack would be there for
 /// nothing. The system takes all memory of a process that ends, so that mimalloc need not give it back before; and what it

@@ -97,7 +97,7 @@ pub fn place(staged: &Path, at: &Path) -> Result<(), FileError> {
 pub fn make_directory(at: &Path, mode: u32) -> Result<(), FileError> {
     let failed = |error: io::Error| FileError::from_io(at, "cannot make", error);
     let (parent, name) = make_parent(at).map_err(failed)?;
-    match mkdirat(&parent, name, Mode::from_raw_mode(mode & 0o7777)) {
+    match mkdirat(&parent, name, permission_bits(mode)) {
         Ok(()) => {}
         Err(rustix::io::Errno::EXIST) if at.symlink_metadata().is_ok_and(|found| found.is_dir()) => {
             return Ok(());
@@ -106,9 +106,14 @@ pub fn make_directory(at: &Path, mode: u32) -> Result<(), FileError> {
     }
     // The mask of this process must not decide.
     let made = openat(&parent, name, DIRECTORY, Mode::empty()).map_err(|error| failed(error.into()))?;
-    rustix::fs::fchmod(&made, Mode::from_raw_mode(mode & 0o7777)).map_err(|error| failed(error.into()))?;
+    rustix::fs::fchmod(&made, permission_bits(mode)).map_err(|error| failed(error.into()))?;
     sync(&parent);
     Ok(())
+}
+
+/// As the system takes them: the width of its type differs.
+fn permission_bits(mode: u32) -> Mode {
+    Mode::from_raw_mode((mode & 0o7777) as rustix::fs::RawMode)
 }
 
 /// Removes a directory that is empty. Nothing happens where there is nothing.

@@ -379,6 +379,7 @@ fn sub_agent_is_watched_steered_and_stopped_in_the_terminal() {
     terminal.types(ENTER);
     terminal.shows("It has ended.");
     terminal.types(ESCAPE);
+    terminal.hides("It has ended.");
     terminal.shows("It was stopped, I see.");
     never.open();
     terminal.types(CTRL_D);

@@ -90,11 +90,16 @@ impl From<&Metadata> for Stamp {
     }
 }
 
+/// A mode in the width that all systems have room in.
+fn widened(mode: impl Into<u32>) -> u32 {
+    mode.into()
+}
+
 impl From<&rustix::fs::Stat> for Stamp {
     fn from(found: &rustix::fs::Stat) -> Self {
         let fraction = |nanoseconds| i64::try_from(nanoseconds).unwrap_or_default();
         Self {
-            mode: found.st_mode,
+            mode: widened(found.st_mode),
             size: u64::try_from(found.st_size).unwrap_or_default(),
             modified: (found.st_mtime, fraction(found.st_mtime_nsec)),
             changed: (found.st_ctime, fraction(found.st_ctime_nsec)),
