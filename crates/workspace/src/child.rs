@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 #[cfg(target_os = "linux")]
@@ -122,7 +122,7 @@ impl Launch {
 
 /// Gives this thread a directory of its own. Some containers do not allow that.
 #[cfg(target_os = "linux")]
-fn enter(directory: &Path) -> io::Result<()> {
+fn enter(directory: &std::path::Path) -> io::Result<()> {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_FS)?;
     std::env::set_current_dir(directory)
 }
@@ -248,6 +248,7 @@ fn read_end(told: &OwnedFd) -> io::Result<Option<ShellEnd>> {
 #[cfg(test)]
 mod tests {
     use std::io::{Read as _, Write as _};
+    use std::path::Path;
 
     use super::*;
 

@@ -77,7 +77,7 @@ pub(super) fn child(command: &[String]) -> Result<bool> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("the system does not say what the run cost")?;
     let seconds = |time: nix::sys::time::TimeVal| {
         std::time::Duration::from_secs(time.tv_sec().unsigned_abs())
-            + std::time::Duration::from_micros(time.tv_usec().unsigned_abs())
+            + std::time::Duration::from_micros(u64::try_from(time.tv_usec()).unwrap_or_default())
     };
     // Linux counts in KiB, macOS in bytes.
     let unit = if cfg!(target_os = "macos") { 1 } else { 1_024 };

@@ -12,8 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
+use nix::poll::{PollFd, PollFlags};
 use ruzstd::decoding::StreamingDecoder;
 
 use super::measure::now_ns;
@@ -149,14 +148,28 @@ fn write(connection: &mut TcpStream, reply: &Reply) -> std::io::Result<()> {
     reply.pieces.iter().try_for_each(|piece| connection.write_all(piece))
 }
 
+#[cfg(target_os = "linux")]
+fn says_something(connection: &TcpStream, within: Duration) -> std::io::Result<bool> {
+    let wait = nix::sys::time::TimeSpec::from_duration(within);
+    let mut polled = [PollFd::new(connection.as_fd(), PollFlags::POLLIN)];
+    Ok(nix::poll::ppoll(&mut polled, Some(wait), None)? > 0)
+}
+
+/// To the millisecond: there is no `ppoll` here.
+#[cfg(not(target_os = "linux"))]
+fn says_something(connection: &TcpStream, within: Duration) -> std::io::Result<bool> {
+    let wait = nix::poll::PollTimeout::try_from(within).unwrap_or(nix::poll::PollTimeout::MAX);
+    let mut polled = [PollFd::new(connection.as_fd(), PollFlags::POLLIN)];
+    Ok(nix::poll::poll(&mut polled, wait)? > 0)
+}
+
 /// Writes a piece at a time; `false` when the program closes the connection meanwhile.
 fn write_paced(connection: &mut TcpStream, reply: &Reply, every: Duration) -> std::io::Result<bool> {
     let mut due = Instant::now();
     for piece in &reply.pieces {
-        let wait = TimeSpec::from_duration(due.saturating_duration_since(Instant::now()));
-        let heard = ppoll(&mut [PollFd::new(connection.as_fd(), PollFlags::POLLIN)], Some(wait), None)?;
+        let wait = due.saturating_duration_since(Instant::now());
         // A program that has its answer says nothing more: what comes is the end.
-        if heard > 0 || connection.write_all(piece).is_err() {
+        if says_something(connection, wait)? || connection.write_all(piece).is_err() {
             return Ok(false);
         }
         due += every;

@@ -266,13 +266,11 @@ fn a_locked_store() {
     world.run(&["-p", "first"]).ok();
     // What another program's transaction holds: the bytes of the file that stand for its lock.
     let file = File::options().read(true).write(true).open(world.store()).unwrap();
-    let lock = |kind: i32| libc::flock {
-        l_type: i16::try_from(kind).unwrap(),
-        l_whence: i16::try_from(libc::SEEK_SET).unwrap(),
-        l_start: 0x4000_0000,
-        l_len: 512,
-        l_pid: 0,
-    };
+    // The width of a kind is that of the system.
+    fn lock(kind: impl TryInto<i16, Error: std::fmt::Debug>) -> libc::flock {
+        let l_whence = i16::try_from(libc::SEEK_SET).unwrap();
+        libc::flock { l_type: kind.try_into().unwrap(), l_whence, l_start: 0x4000_0000, l_len: 512, l_pid: 0 }
+    }
     fcntl(&file, FcntlArg::F_SETLK(&lock(libc::F_WRLCK))).unwrap();
     if std::env::var_os("QUIPU_FULL").is_some() {
         world.run(&["-p", "hi"]).fails(4, &["quipu.db", "locked by another program", "30 s", "try again"]);

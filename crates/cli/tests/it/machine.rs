@@ -1,7 +1,5 @@
 //! What a machine can do to a run: no descriptors, little memory, a clock that jumps, a disk elsewhere, sleep.
 
-use std::process::Command;
-
 use nix::sys::signal::Signal;
 use quipu_testkit::{Answer, Gate, Neighbour, Reply};
 
@@ -55,7 +53,8 @@ fn in_64_mb_of_memory() {
 pub(crate) fn in_place_of(world: &World, source: &str) -> Option<std::path::PathBuf> {
     let (code, library) = (world.path("home/in_place.c"), world.path("home/in_place.so"));
     std::fs::write(&code, source).unwrap();
-    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&code).status();
+    let built =
+        std::process::Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&code).status();
     if built.is_ok_and(|status| status.success()) {
         return Some(library);
     }

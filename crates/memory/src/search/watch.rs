@@ -1,6 +1,5 @@
 //! Notices that files of memories changed, so that they are indexed before somebody asks.
 
-use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
@@ -111,6 +110,7 @@ fn directories(places: &[MemoryPlace]) -> Vec<PathBuf> {
 
 #[cfg(target_os = "linux")]
 mod reports {
+    use std::collections::HashSet;
     use std::mem::MaybeUninit;
     use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -119,7 +119,7 @@ mod reports {
     use tokio::io::Interest;
     use tokio::io::unix::AsyncFd;
 
-    use super::{DIRECTORIES, HashSet, PathBuf};
+    use super::{DIRECTORIES, PathBuf};
 
     /// What the kernel reports.
     #[derive(Debug)]
