@@ -235,10 +235,11 @@ async fn exchanging_a_directory_for_a_link_meanwhile_leads_nowhere() {
     }
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let (work, target, stopped) = (bench.cx.cwd.clone(), out.clone(), stop.clone());
+    let (at, aside) = (work.join("race"), work.join("aside"));
+    // Before the first write, which would make the directory itself.
+    fs::create_dir(&at).unwrap();
+    symlink(&target, work.join("evil")).unwrap();
     let racer = std::thread::spawn(move || {
-        let (at, aside) = (work.join("race"), work.join("aside"));
-        fs::create_dir(&at).unwrap();
-        symlink(&target, work.join("evil")).unwrap();
         while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
             fs::rename(&at, &aside).ok();
             fs::rename(work.join("evil"), &at).ok();
