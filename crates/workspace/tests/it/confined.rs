@@ -302,6 +302,7 @@ async fn no_escape_reaches_other_processes() {
     }
 }
 
+#[cfg(target_os = "linux")]
 async fn no_escape_reaches_other_processes_in(world: World) {
     if SandboxSupport::of_this_system() != (SandboxSupport::Full { scoped: true }) {
         eprintln!("note: this kernel cannot confine signals; not tested");
