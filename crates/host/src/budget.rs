@@ -1,7 +1,5 @@
 //! What may be spent in a day: what a person says, or `budget.daily` of the settings.
 
-use std::time::Duration;
-
 use quipu::Clock as _;
 use quipu_protocol::Model;
 use quipu_store::{Graph, StoreError};
@@ -13,8 +11,6 @@ use crate::{Advice, BudgetSettings, Failure, Home, ProblemKind, Source};
 pub struct Budget {
     /// US dollars a calendar day.
     pub dollars: f64,
-    /// How long a call waits for what other calls have reserved.
-    pub wait: Option<Duration>,
     /// What says so; `None` where it was given for this run.
     pub source: Option<Source>,
 }
@@ -25,9 +21,9 @@ pub struct Budget {
 /// When it cannot be read.
 pub fn budget_of(home: &Home, given: Option<f64>) -> Result<Option<Budget>, Failure> {
     let settings = home.config();
-    let BudgetSettings { daily, wait, .. } = settings.budget;
+    let BudgetSettings { daily, .. } = settings.budget;
     if let Some(dollars) = given {
-        return Ok(Some(Budget { dollars, wait, source: None }));
+        return Ok(Some(Budget { dollars, source: None }));
     }
     let wrong = settings.problems.iter().find(|problem| match &problem.kind {
         // Whoever set no budget there misses none.
@@ -39,7 +35,7 @@ pub fn budget_of(home: &Home, given: Option<f64>) -> Result<Option<Budget>, Fail
     match (daily, wrong) {
         // It is that of before, or of the environment.
         (Some(dollars), _) => {
-            Ok(Some(Budget { dollars, wait, source: settings.source_of("budget.daily").cloned() }))
+            Ok(Some(Budget { dollars, source: settings.source_of("budget.daily").cloned() }))
         }
         (None, None) => Ok(None),
         (None, Some(problem)) if problem.is_of_the_whole() => {

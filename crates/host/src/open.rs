@@ -407,7 +407,8 @@ async fn prepare(
     // What is replayed costs nothing.
     let budget = if replay.is_some() { None } else { crate::budget::budget_of(home, request.daily_budget)? };
     let daily_budget = budget.as_ref().map(|budget| budget.dollars);
-    let wait = budget.as_ref().and_then(|budget| budget.wait);
+    // For the money of a purpose too, where no day has a limit.
+    let wait = config.budget.wait;
     let max_cost = match request.prices {
         CallPrices::Any => request.max_cost.filter(|_| replay.is_none()),
         CallPrices::OnlyFree => Some(NOTHING),
