@@ -35,7 +35,7 @@ fn is_emoji(character: char) -> bool {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Sending {
+struct ToolMessage {
     texts: Vec<String>,
     media: Vec<String>,
     target: Option<String>,
@@ -44,7 +44,7 @@ struct Sending {
 /// What messaging tools sent during a run. A call counts once it has ended without an error.
 #[derive(Debug, Clone, Default)]
 pub struct SentTexts {
-    pending: BTreeMap<CallId, Sending>,
+    pending: BTreeMap<CallId, ToolMessage>,
     texts: VecDeque<String>,
     media: VecDeque<String>,
     targets: VecDeque<String>,

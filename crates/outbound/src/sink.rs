@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::outbox::Offer;
+use crate::offer::Offer;
 
 /// The chat has the message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

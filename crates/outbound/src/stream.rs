@@ -116,7 +116,7 @@ pub enum StreamOutput {
 }
 
 #[derive(Debug, Clone)]
-enum Queued {
+enum QueueItem {
     Block { message: u32, block: Block },
     Flushed,
     Closed { message: u32, silent: bool },
@@ -210,7 +210,7 @@ pub struct ReplyStream {
     /// Messages begun so far; the present one is its last.
     begun: u32,
     coalescer: Option<Coalescer>,
-    pacer: Pacer<Queued>,
+    pacer: Pacer<QueueItem>,
     sent: SentTexts,
     /// The next part of the message that is being sent.
     sending: (u32, u32),
@@ -304,7 +304,7 @@ impl ReplyStream {
             StreamInput::ToolStarted => {
                 self.settle_text();
                 self.flush();
-                self.pacer.push(Queued::Flushed, false);
+                self.pacer.push(QueueItem::Flushed, false);
             }
             StreamInput::MessageEnded { text } => self.end_message(text),
             StreamInput::MessageDropped => self.drop_message(),
@@ -419,7 +419,7 @@ impl ReplyStream {
         self.media_only();
         self.flush();
         self.message.ended = true;
-        self.pacer.push(Queued::Closed { message: self.number, silent }, false);
+        self.pacer.push(QueueItem::Closed { message: self.number, silent }, false);
     }
 
     /// Nothing was visible while it streamed: what the whole text shows is sent, such as reasoning that was never closed.
@@ -444,7 +444,7 @@ impl ReplyStream {
             return;
         }
         let number = self.number;
-        self.pacer.retain(|queued| !matches!(queued, Queued::Block { message, .. } if *message == number));
+        self.pacer.retain(|queued| !matches!(queued, QueueItem::Block { message, .. } if *message == number));
         if let Some(coalescer) = &mut self.coalescer {
             coalescer.flush();
         }
@@ -497,7 +497,7 @@ impl ReplyStream {
                     self.message.visible_start = self.message.visible.len();
                     let number = self.number;
                     self.pacer.retain(|queued| match queued {
-                        Queued::Block { message, block } => *message != number || block.reasoning,
+                        QueueItem::Block { message, block } => *message != number || block.reasoning,
                         _ => true,
                     });
                     if let Some(coalescer) = &mut self.coalescer {
@@ -645,7 +645,7 @@ impl ReplyStream {
 
     fn enqueue(&mut self, mut block: Block, paced: bool) {
         block.reply_to = self.reply_target(block.reply_to.take());
-        self.pacer.push(Queued::Block { message: self.number, block }, paced);
+        self.pacer.push(QueueItem::Block { message: self.number, block }, paced);
     }
 
     fn reply_target(&mut self, explicit: Option<ReplyTarget>) -> Option<ReplyTarget> {
@@ -682,11 +682,11 @@ impl ReplyStream {
         let mut outputs = Vec::with_capacity(queued.len());
         for queued in queued {
             outputs.push(match queued {
-                Queued::Flushed => StreamOutput::Flushed,
-                Queued::Closed { message, silent } => {
+                QueueItem::Flushed => StreamOutput::Flushed,
+                QueueItem::Closed { message, silent } => {
                     StreamOutput::Closed { key: ReplyKey::of(&self.run, message), silent }
                 }
-                Queued::Block { message, block } => {
+                QueueItem::Block { message, block } => {
                     if self.sending.0 != message {
                         self.sending = (message, 0);
                     }

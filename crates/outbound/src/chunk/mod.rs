@@ -90,14 +90,14 @@ enum Skip {
 }
 
 /// Where a chunk ends, and what is put around it.
-struct Cut {
+struct CutPoint {
     at: usize,
     skip: Skip,
     close: Option<String>,
     reopen: Option<String>,
 }
 
-impl Cut {
+impl CutPoint {
     fn at_newline(at: usize) -> Self {
         Self { at, skip: Skip::Lines, close: None, reopen: None }
     }
@@ -249,7 +249,7 @@ impl Chunker {
         self.options.max - self.reopen.as_deref().map_or(0, units)
     }
 
-    fn next_cut(&mut self, force: bool, cut_before: bool) -> Option<Cut> {
+    fn next_cut(&mut self, force: bool, cut_before: bool) -> Option<CutPoint> {
         if force || self.window.full {
             self.window.settle(&self.fences, self.end());
         }
@@ -257,7 +257,7 @@ impl Chunker {
             && !force
             && let Some(at) = self.window.first_paragraph
         {
-            return Some(Cut::at_newline(at));
+            return Some(CutPoint::at_newline(at));
         }
         let end = self.end();
         if force && self.window.next.at == end {
@@ -271,31 +271,31 @@ impl Chunker {
     }
 
     /// All that is left fits. A block that was opened again ends its chunk; else the rest is one chunk.
-    fn last_cut(&self) -> Cut {
+    fn last_cut(&self) -> CutPoint {
         let end = self.end();
         if self.reopen.is_some()
             && let Some(close) = self.fences.inside(self.start).and_then(|span| span.end)
             && close > self.start
         {
-            return Cut::at_newline(close);
+            return CutPoint::at_newline(close);
         }
-        Cut::at_newline(end)
+        CutPoint::at_newline(end)
     }
 
-    fn preferred(&self) -> Option<Cut> {
+    fn preferred(&self) -> Option<CutPoint> {
         let window = &self.window;
         match self.options.preference {
             BreakPreference::Paragraph => window
                 .paragraph
                 .or(window.newline)
-                .map(Cut::at_newline)
-                .or_else(|| window.sentence.map(Cut::after_word)),
-            BreakPreference::Newline => window.newline.map(Cut::at_newline),
-            BreakPreference::Sentence => window.sentence.map(Cut::after_word),
+                .map(CutPoint::at_newline)
+                .or_else(|| window.sentence.map(CutPoint::after_word)),
+            BreakPreference::Newline => window.newline.map(CutPoint::at_newline),
+            BreakPreference::Sentence => window.sentence.map(CutPoint::after_word),
         }
     }
 
-    fn between_words(&self) -> Option<Cut> {
+    fn between_words(&self) -> Option<CutPoint> {
         let at = self.window.space.filter(|at| {
             // A mark that combines with the blank would be left without it.
             let text = self.slice(*at, self.end());
@@ -303,20 +303,20 @@ impl Chunker {
                 .nth(1)
                 .is_none_or(|next| next.is_ascii() || is_boundary(text, text.len() - text.trim_start().len()))
         });
-        at.map(Cut::after_word).or_else(|| self.window.code_line.map(Cut::at_newline))
+        at.map(CutPoint::after_word).or_else(|| self.window.code_line.map(CutPoint::at_newline))
     }
 
     /// No place is good. What is never cut: a character, the line that opens or closes a block, and where it fits a grapheme.
-    fn hard_cut(&self) -> Cut {
+    fn hard_cut(&self) -> CutPoint {
         let limit = self.window.next.at;
         match self.fences.inside(limit) {
             Some(Span { kind: SpanKind::Indented, .. }) => self.indented_cut(limit),
             Some(span) => self.fence_cut(span),
             None => match self.undecided_start(limit) {
-                Some(at) => Cut::at_newline(at),
+                Some(at) => CutPoint::at_newline(at),
                 None => match self.fences.opening_fence().filter(|_| self.fences.forbids(limit)) {
                     Some(fence) => self.split_fence(&fence.bare, &fence.bare, None),
-                    None => Cut::after_word(self.word_cut(limit)),
+                    None => CutPoint::after_word(self.word_cut(limit)),
                 },
             },
         }
@@ -334,10 +334,10 @@ impl Chunker {
         (!before.is_empty()).then(|| self.start + before.len())
     }
 
-    fn indented_cut(&self, limit: usize) -> Cut {
+    fn indented_cut(&self, limit: usize) -> CutPoint {
         let at = self.word_cut(limit);
         let repeat = self.options.max >= 16 && !self.slice(at, self.end()).starts_with(['\n', '\r']);
-        Cut {
+        CutPoint {
             at,
             skip: if repeat { Skip::Nothing } else { Skip::Blanks },
             close: None,
@@ -345,22 +345,24 @@ impl Chunker {
         }
     }
 
-    fn fence_cut(&self, span: &Span) -> Cut {
+    fn fence_cut(&self, span: &Span) -> CutPoint {
         match &span.kind {
             SpanKind::Fenced(fence) => self.split_fence(&fence.bare, &fence.line, Some(span)),
             // It reads as an opening line as far as it goes, so it is closed; the rest is text.
             SpanKind::Inline(fence) if span.start >= self.start => {
-                Cut { reopen: None, ..self.split_fence(&fence.bare, &fence.bare, Some(span)) }
+                CutPoint { reopen: None, ..self.split_fence(&fence.bare, &fence.bare, Some(span)) }
             }
-            SpanKind::Inline(_) | SpanKind::Indented => Cut::after_word(self.word_cut(self.window.next.at)),
+            SpanKind::Inline(_) | SpanKind::Indented => {
+                CutPoint::after_word(self.word_cut(self.window.next.at))
+            }
         }
     }
 
     /// Closes the block and opens it again, when both lines fit with at least one character.
-    fn split_fence(&self, bare: &str, line: &str, span: Option<&Span>) -> Cut {
+    fn split_fence(&self, bare: &str, line: &str, span: Option<&Span>) -> CutPoint {
         let limit = self.window.next.at;
         let Some(reopen) = self.reopening(bare, line) else {
-            return Cut { at: self.word_cut(limit), skip: Skip::Nothing, close: None, reopen: None };
+            return CutPoint { at: self.word_cut(limit), skip: Skip::Nothing, close: None, reopen: None };
         };
         let room = self.room().saturating_sub(1 + units(bare));
         let mut at = self.start;
@@ -376,7 +378,7 @@ impl Chunker {
             if at <= span.opening_end
                 && let Some(before) = self.before_line(span.start)
             {
-                return Cut::at_newline(before);
+                return CutPoint::at_newline(before);
             }
             if let Some(closing) = span.closing.filter(|closing| at > *closing && *closing > self.start) {
                 at = closing;
@@ -386,7 +388,7 @@ impl Chunker {
             at = line;
         }
         if at == self.start {
-            return Cut::after_word(self.word_cut(limit));
+            return CutPoint::after_word(self.word_cut(limit));
         }
         at = self.word_cut(at);
         // Markers alone at the end would close the block, though their line goes on.
@@ -399,7 +401,7 @@ impl Chunker {
         if self.slice(at, self.end()).starts_with('\n') {
             at += 1;
         }
-        Cut { at, skip: Skip::Nothing, close: Some(bare.to_owned()), reopen: Some(reopen.to_owned()) }
+        CutPoint { at, skip: Skip::Nothing, close: Some(bare.to_owned()), reopen: Some(reopen.to_owned()) }
     }
 
     /// The line that opens a block again: the whole one, or without its language, when it fits with a character and the closing line.
@@ -430,7 +432,7 @@ impl Chunker {
         self.start + cut
     }
 
-    fn cut(&mut self, cut: Cut) -> Option<Chunk> {
+    fn cut(&mut self, cut: CutPoint) -> Option<Chunk> {
         let source = self.start..cut.at;
         let inner = self.slice(source.start, source.end);
         let chunk = if inner.trim().is_empty() {

@@ -73,8 +73,7 @@ impl Window {
     ) -> u64 {
         let mut count = 0;
         let mut characters = text.char_indices();
-        while !self.full
-            && !(one_paragraph && self.first_paragraph.is_some())
+        while !(self.full || one_paragraph && self.first_paragraph.is_some())
             && let Some((offset, character)) = characters.next()
         {
             count += 1;

@@ -84,12 +84,8 @@ fn open_fence(text: &str) -> Option<(char, usize)> {
         let info = &rest[count..];
         match open {
             Some((opener, least)) => {
-                if mark == opener
-                    && count >= least
-                    && info.chars().all(|character| matches!(character, ' ' | '\t'))
-                {
-                    open = None;
-                }
+                let closes = mark == opener && count >= least && info.trim_matches([' ', '\t']).is_empty();
+                open = open.filter(|_| !closes);
             }
             None if count >= 3 && !(mark == '`' && info.contains('`')) => open = Some((mark, count)),
             None => {}

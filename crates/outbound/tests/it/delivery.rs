@@ -82,7 +82,7 @@ fn crash_during_an_offer_offers_it_again() {
 }
 
 #[test]
-fn pauses_double_up_to_a_minute_and_a_jump_of_the_clock_ends_them() {
+fn pauses_double_up_to_a_minute() {
     let mut outbox = Outbox::new();
     outbox.record(&key(0), 0, block("Hello")).unwrap();
     let error = |retry_after| SinkError::Unavailable { reason: "no answer".to_owned(), retry_after };
