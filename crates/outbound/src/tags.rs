@@ -394,7 +394,7 @@ impl TagStripper {
                 }
                 last.push_str(text);
             }
-            Some(Segment::Code(last)) if code => last.push_str(text),
+            Some(Segment::Code(last)) if code && !glue => last.push_str(text),
             _ if code => {
                 if glue {
                     out.push(Segment::Text(" ".to_owned()));

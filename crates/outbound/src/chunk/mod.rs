@@ -395,8 +395,13 @@ impl Chunker {
         let cut_line =
             self.slice(self.start, at).rfind('\n').map_or(self.start, |newline| self.start + newline + 1);
         let marks = self.slice(cut_line, at).trim();
-        if cut_line > self.start && !marks.is_empty() && marks.chars().all(|mark| bare.ends_with(mark)) {
-            at = cut_line;
+        if !marks.is_empty() && marks.chars().all(|mark| bare.ends_with(mark)) {
+            let opener = bare.trim_start().len();
+            if cut_line > self.start {
+                at = cut_line;
+            } else if marks.len() >= opener {
+                at -= self.slice(cut_line, at).trim_start().len() + 1 - opener;
+            }
         }
         if self.slice(at, self.end()).starts_with('\n') {
             at += 1;

@@ -121,7 +121,7 @@ impl Window {
             }
             self.settle_blank(fences);
         } else if character.is_whitespace() {
-            if self.line_has_text && self.blank.is_none() && is_breaking(character) {
+            if self.line_has_text && self.blank.is_none() && is_breaking(character) && !begins_fence(rest) {
                 self.blank = Some((here, self.previous.is_some_and(ends_sentence)));
             }
         } else {
@@ -181,7 +181,8 @@ pub(super) fn is_breaking(character: char) -> bool {
 
 /// Whether what follows the blanks would read as the line of a fence, were it the start of a message. Looks at no more than it must.
 pub(super) fn begins_fence(text: &str) -> bool {
-    let mut characters = text.chars().take(64).skip_while(|character| matches!(character, ' ' | '\t'));
+    let mut characters =
+        text.chars().take(64).skip_while(|character| character.is_whitespace() && *character != '\n');
     let Some(mark) = characters.next().filter(|mark| matches!(mark, '`' | '~')) else { return false };
     let next = [characters.next(), characters.next()];
     next.into_iter().flatten().all(|character| character == mark)

@@ -158,10 +158,12 @@ proptest! {
         let options = ChunkOptions { min, max: min + 40 + more, preference, flush_on_paragraph: false };
         let chunks = chunked(options, &pieces(&text, &sizes));
         check_laws(options, &text, &chunks)?;
+        // Text that arrived after a cut within a line can begin with a marker: it opens a block in the chat, not in the text.
+        let begins = chunks.iter().any(|chunk| {
+            chunk.text.trim_start().starts_with(['`', '~']) && !text[..chunk.source.start].ends_with('\n')
+        });
         for (index, chunk) in chunks.iter().enumerate() {
             let last = index + 1 == chunks.len();
-            // Text that arrived after a cut within a line can begin with a marker, which opens a block there only.
-            let begins = chunk.text.trim_start().starts_with(['`', '~']) && !text[..chunk.source.start].ends_with('\n');
             prop_assert!(
                 open_fence(&chunk.text).is_none() || (last && (open_fence(&text).is_some() || begins)),
                 "open: {chunk:?} of {chunks:#?}"
