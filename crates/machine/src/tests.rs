@@ -24,6 +24,7 @@ mod early_calls;
 mod fallback;
 mod forgetting;
 mod starts;
+mod stored;
 
 use starts::{pruning, start, with_sources};
 
@@ -289,6 +290,7 @@ impl World {
         let fresh = CommandContext {
             run: format!("r{}", self.sent).into(),
             item: format!("i{}", self.sent).into(),
+            stored: None,
             model,
             policy: None,
             plan: match &command {
