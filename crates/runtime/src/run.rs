@@ -260,6 +260,8 @@ impl Inner {
             return Err("it was stopped before it began".into());
         }
         let session = self.sessions.session(key).await.map_err(|failure| failure.message)?;
+        // To open one can take its time.
+        handle.progress();
         let (_, events) = session.subscribe(Delivery::Lossless).await.map_err(|why| why.to_string())?;
         let (inbox, row) = MessageInbox::row_of(turn);
         let ack = match session.prompt_stored(&inbox, &row, turn.input.clone()).await {

@@ -434,7 +434,7 @@ impl Inner {
         };
         let reject = answer.clone();
         let job = WaitingJob {
-            lane: task.lane.as_str().into(),
+            lane: task.lane.into(),
             timeout: task.timeout,
             work: Box::new(move |handle| {
                 let work = work(handle);

@@ -217,7 +217,7 @@ async fn run_without_progress_is_aborted() {
     let gate = Gate::new();
     let world = World::new([gated(&gate, "never"), says("next")]);
     world
-        .serve(Some(Duration::from_millis(300)), 0, |conversations, _| async move {
+        .serve(Some(Duration::from_secs(2)), 0, |conversations, _| async move {
             let message = |text| request("agent:main:main", text, BusyMode::Followup);
             let first = conversations.run(message("first")).await.unwrap();
             assert_eq!((&first.outcome, first.timed_out), (&Outcome::Aborted, true));
