@@ -20,7 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use quipu_protocol::{
-    AbortTarget, Ack, Answer, Ask, AskId, AskKind, Command, Ending, Event, ItemId, Json, Message, Model, MoveFiles, NodeId, Notice, Outcome, QueueMode, Refusal, RunId, Scope, SessionId, SessionProfile, Setting, Snapshot, Summarize, Ui, UserInput,
+    AbortTarget, Ack, Answer, Ask, AskId, AskKind, Command, Ending, Event, ItemId, Json, Message, Model,
+    MoveFiles, NodeId, Notice, Outcome, QueueMode, Refusal, RunId, Scope, SessionId, SessionProfile, Setting,
+    Snapshot, Summarize, Ui, UserInput,
 };
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
