@@ -7,8 +7,8 @@ use quipu_protocol::{
     AddedBlock, Epoch, FileChange, Json, ModelRequest, NodeId, Provenance, Refusal, RunId, SessionId, UnixMs,
 };
 use quipu_store::{
-    Action, Commit, Durability, Graph, InboxItem, NewChunk, Op, RefMove, RefName, ReserveId, Step, StepCall,
-    StepState, StoreError,
+    Action, Commit, Durability, Graph, InboxItem, MESSAGE_INBOX, NewChunk, Op, RefMove, RefName, ReserveId,
+    Step, StepCall, StepState, StoreError,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -323,6 +323,10 @@ impl Committer {
         let mut vanished = Vec::new();
         for op in &plan.ops {
             let PlanOp::Take { session, item } = op else { continue };
+            // Who took it there runs it.
+            if session.as_str() == MESSAGE_INBOX {
+                continue;
+            }
             let Ok(pending) = self.store.pending(session).await else { return false };
             if !pending.inbox.iter().any(|there| there.id == *item) {
                 vanished.push(op.clone());

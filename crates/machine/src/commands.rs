@@ -28,7 +28,8 @@ impl Machine {
                 self.out.push(Effect::Reply(reply, Err(Refusal::Empty)));
             }
             Command::Prompt { input, .. } if self.run.is_none() && !self.pending_self_message => {
-                self.start(Some(input), Queue::Steering, reply, fresh.run);
+                let stored = fresh.stored.map(|session| PlanOp::Take { session, item: fresh.item });
+                self.start(Some(input), stored, Queue::Steering, reply, fresh.run);
             }
             Command::Prompt { when: QueueMode::Now, .. }
                 if self.run.is_some() && !self.is_busy_without_run() =>
@@ -46,13 +47,15 @@ impl Machine {
                     Some(Phase::Moving(moving)) => moving.has_prompt = true,
                     _ => {}
                 }
-                let item = QueuedInput { id: fresh.item, session: self.session.clone(), input };
+                let is_stored = fresh.stored.is_some();
+                let session = fresh.stored.unwrap_or_else(|| self.session.clone());
+                let item = QueuedInput { id: fresh.item, session, input };
                 // What the session said to itself is answered first.
                 let follow_up = when == QueueMode::FollowUp || self.run.is_none();
                 let queue = if follow_up { Queue::FollowUp } else { Queue::Steering };
-                let op = PlanOp::Put { queue, item: item.clone() };
+                let op = (!is_stored).then(|| PlanOp::Put { queue, item: item.clone() });
                 self.queueing += 1;
-                self.side_commit(Tag::Queue { reply, item, follow_up }, vec![op], true);
+                self.side_commit(Tag::Queue { reply, item, follow_up }, op.into_iter().collect(), true);
             }
             Command::Compact { focus } => self.compact(focus, reply, fresh.run),
             Command::Jump { to, summary, label, files } => {
@@ -151,11 +154,19 @@ impl Machine {
         }
     }
 
-    fn start(&mut self, input: Option<quipu_protocol::UserInput>, from: Queue, reply: ReplyId, run: RunId) {
+    fn start(
+        &mut self,
+        input: Option<quipu_protocol::UserInput>,
+        stored: Option<PlanOp>,
+        from: Queue,
+        reply: ReplyId,
+        run: RunId,
+    ) {
         let mut drafts: Vec<_> =
             input.map(|input| super::Draft::user_message(input, self.now)).into_iter().collect();
-        let (queued, ops) = if self.pending_self_message { Default::default() } else { self.drain(from) };
+        let (queued, mut ops) = if self.pending_self_message { Default::default() } else { self.drain(from) };
         drafts.extend(queued);
+        ops.extend(stored);
         self.begin_run(run, Some(reply), drafts, ops);
     }
 
@@ -171,7 +182,7 @@ impl Machine {
             return self.out.push(Effect::Reply(reply, Err(Refusal::NothingToContinue)));
         }
         let from = if answered && self.steering.is_empty() { Queue::FollowUp } else { Queue::Steering };
-        self.start(None, from, reply, run);
+        self.start(None, None, from, reply, run);
     }
 
     // Commits that add no node: they do not touch the ref, so they may overlap with one that does.

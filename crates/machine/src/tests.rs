@@ -25,6 +25,7 @@ mod fallback;
 mod forgetting;
 mod shell_profile;
 mod starts;
+mod stored;
 mod tuning;
 
 use starts::{in_shell, pruning, start, with_sources};
@@ -291,6 +292,7 @@ impl World {
         let fresh = CommandContext {
             run: format!("r{}", self.sent).into(),
             item: format!("i{}", self.sent).into(),
+            stored: None,
             model,
             policy: None,
             plan: match &command {

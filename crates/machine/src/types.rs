@@ -29,6 +29,8 @@ pub struct ReplyId(pub u64);
 pub struct CommandContext {
     pub run: RunId,
     pub item: ItemId,
+    /// The inbox that holds the message under `item` already.
+    pub stored: Option<SessionId>,
     /// The model that the command names, if it exists.
     pub model: Option<Arc<Model>>,
     /// The version of the policy, if the command is about permissions.

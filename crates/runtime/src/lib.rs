@@ -1,15 +1,32 @@
 //! Sessions served to programs: a [`Desk`] holds many of them open, and speaks lines of JSON with whoever connects; an
-//! [`RpcFront`] has one, which a program drives by the commands of another agent.
+//! [`RpcFront`] has one, which a program drives by the commands of another agent. And what a server of many conversations is
+//! built of: names of conversations ([`SessionKey`]), [`Lanes`] in which their runs take turns, and a queue of messages for
+//! each ([`SessionQueue`]).
 //!
 //! Fronts of another protocol of lines use [`Lines`] and [`write_lines`]. Stands on `quipu-host`, as every front does. It knows no socket and no
-//! terminal: a front gives it something to read and something to write. `docs/serve.md` and `docs/rpc.md` describe the lines.
+//! terminal: a front gives it something to read and something to write. `docs/serve.md` and `docs/rpc.md` describe the lines,
+//! `docs/runtime.md` the rest.
 
 mod desk;
+mod keys;
+mod lanes;
 mod lines;
+mod queue;
 mod rpc;
+mod run;
 mod wording;
 
 pub use desk::{Desk, SESSIONS, ServeEnd};
+pub use keys::{
+    AGENT_ID_LIMIT, AgentId, DEFAULT_ACCOUNT, DEFAULT_AGENT, DirectKeys, DirectScope, IdentityLinks,
+    KEY_LIMIT, KeyError, KeyPlace, LinkError, RoomKind, SessionKey,
+};
+pub use lanes::{
+    CRON_LANE, LaneError, LanePriority, LaneSettings, LaneStatus, LaneTask, LaneTicket, LaneWarning,
+    LaneWarnings, Lanes, MAIN_LANE, NESTED_CRON_LANE, SUBAGENT_LANE, TaskHandle, nested_lane, session_lane,
+};
 pub use lines::{LINE_LIMIT, Line, Lines, write_lines};
+pub use queue::*;
 pub use rpc::{RpcEnd, RpcFront};
+pub use run::{Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest, SessionSource};
 pub use wording::Wording;

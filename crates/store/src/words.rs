@@ -333,6 +333,9 @@ pub struct Reservation {
     pub others: i64,
 }
 
+/// In whose inbox messages wait that are of no session yet: a name that no session can have. Their queue is the conversation.
+pub const MESSAGE_INBOX: &str = "runtime:messages";
+
 /// An input that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InboxItem {

@@ -24,6 +24,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("memory", &["engine", "archive"]),
     ("past", &["engine"]),
     ("schedule", &[]),
+    ("outbound", &["protocol"]),
     ("extensions", &["engine"]),
     ("mcp", &["engine"]),
     ("loopback", &[]),
@@ -67,7 +68,7 @@ const DRAWN: &[(&str, &[&str])] = &[
 const TESTS_ONLY: &str = "testkit";
 
 /// Crates without IO, clock or randomness, and the libraries that would bring them in.
-const PURE: &[&str] = &["protocol", "dag", "transcript", "seal", "machine", "rules"];
+const PURE: &[&str] = &["protocol", "dag", "transcript", "seal", "machine", "rules", "outbound"];
 const IMPURE_LIBRARIES: &[&str] = &[
     "tokio",
     "tokio-util",

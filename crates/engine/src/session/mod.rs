@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use quipu_protocol::{
-    AbortTarget, Ack, Answer, Ask, AskId, AskKind, Command, Ending, Event, Json, Message, Model, MoveFiles,
-    NodeId, Notice, Outcome, QueueMode, Refusal, RunId, Scope, SessionProfile, Setting, Snapshot, Summarize,
-    Ui, UserInput,
+    AbortTarget, Ack, Answer, Ask, AskId, AskKind, Command, Ending, Event, ItemId, Json, Message, Model,
+    MoveFiles, NodeId, Notice, Outcome, QueueMode, Refusal, RunId, Scope, SessionId, SessionProfile, Setting,
+    Snapshot, Summarize, Ui, UserInput,
 };
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
@@ -122,6 +122,8 @@ enum CommandInfo {
     Plan(PolicyVersion, FoundPlan),
     /// The line as it was given, which runs so, and what hooks did to it.
     Line(String, Vec<Json>),
+    /// The inbox that holds the message already, and its id there.
+    Stored(SessionId, ItemId),
 }
 
 enum Mail {
@@ -306,9 +308,12 @@ impl Session {
     ///
     /// # Errors
     /// [`Refusal`] says why; nothing happened then.
-    pub async fn send(&self, mut command: Command) -> Result<Ack, Refusal> {
+    pub async fn send(&self, command: Command) -> Result<Ack, Refusal> {
+        self.send_with(command, CommandInfo::Nothing).await
+    }
+
+    async fn send_with(&self, mut command: Command, mut found: CommandInfo) -> Result<Ack, Refusal> {
         let mut _granting = None;
-        let mut found = CommandInfo::Nothing;
         // Here and not in the task, which must not be held up by a large message.
         match &mut command {
             Command::Prompt { input, .. } => seal_content(&mut input.content, &self.0.sealer),
@@ -414,6 +419,22 @@ impl Session {
     /// `Busy` while a run is under way; `Empty`; `SlowSubscriber`; `Store`; `Closed`.
     pub async fn prompt(&self, input: impl Into<UserInput>) -> Result<Ack, Refusal> {
         self.send(Command::Prompt { input: input.into(), when: QueueMode::Now }).await
+    }
+
+    /// Says something that waits in an inbox of the store already, to an idle agent: it leaves that inbox in the commit that makes
+    /// it part of the session, so that it is said once, whenever the process ends. Where hooks make nothing of it (`Handled`) it
+    /// stays in the inbox.
+    ///
+    /// # Errors
+    /// As [`Session::prompt`]; `Store` also where it is not in that inbox. It stays there then.
+    pub async fn prompt_stored(
+        &self,
+        inbox: &SessionId,
+        item: &ItemId,
+        input: impl Into<UserInput>,
+    ) -> Result<Ack, Refusal> {
+        let command = Command::Prompt { input: input.into(), when: QueueMode::Now };
+        self.send_with(command, CommandInfo::Stored(inbox.clone(), item.clone())).await
     }
 
     /// Says something that reaches the model after the current turn; at once when idle. One waiting message a

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 use quipu_protocol::{
-    Ack, Answer, Ask, AskId, Command, Envelope, Event, NodeId, Notice, Refusal, RunId, Setting, Snapshot,
+    Ack, Answer, Ask, AskId, Command, Envelope, Event, ItemId, NodeId, Notice, Refusal, RunId, Setting,
+    Snapshot,
 };
 use quipu_providers::CallEvent;
 use quipu_store::HiddenSnapshot;
@@ -388,8 +389,13 @@ impl Task {
                 let run: RunId = fresh_id().into();
                 let mut hooks = Vec::new();
                 let mut plan = None;
+                let (mut item, mut stored) = (ItemId::from(fresh_id()), None);
                 let (model, policy) = match found {
                     CommandInfo::Nothing => (None, None),
+                    CommandInfo::Stored(inbox, id) => {
+                        (stored, item) = (Some(inbox), id);
+                        (None, None)
+                    }
                     CommandInfo::Policy(version) => (None, Some(version)),
                     CommandInfo::Plan(version, found) => {
                         plan = Some(self.plan_switch(found));
@@ -406,7 +412,7 @@ impl Task {
                         (Some(model), None)
                     }
                 };
-                let fresh = CommandContext { run, item: fresh_id().into(), model, policy, plan, hooks };
+                let fresh = CommandContext { run, item, stored, model, policy, plan, hooks };
                 self.take(MachineInput::Command { command, reply: id, fresh });
             }
         }
@@ -427,7 +433,8 @@ impl Task {
     fn close(&mut self) {
         self.next_reply += 1;
         let (run, item) = (fresh_id().into(), fresh_id().into());
-        let fresh = CommandContext { run, item, model: None, policy: None, plan: None, hooks: Vec::new() };
+        let hooks = Vec::new();
+        let fresh = CommandContext { run, item, stored: None, model: None, policy: None, plan: None, hooks };
         self.sides.stop();
         self.take(MachineInput::Command { command: Command::Close, reply: ReplyId(self.next_reply), fresh });
     }

@@ -49,6 +49,7 @@ impl Ladder {
         let fresh = CommandContext {
             run,
             item: "i".into(),
+            stored: None,
             model: None,
             policy: None,
             plan: None,
@@ -244,6 +245,7 @@ fn stopping_a_run_ends_the_search() {
     let fresh = CommandContext {
         run: "x".into(),
         item: "i".into(),
+        stored: None,
         model: None,
         policy: None,
         plan: None,
@@ -290,6 +292,7 @@ fn plan(ladder: &mut Ladder, on: bool, id: Option<&str>) {
     let fresh = CommandContext {
         run: "x".into(),
         item: "i".into(),
+        stored: None,
         model: None,
         policy: None,
         plan: Some(PlanSwitch { on, model }),

@@ -1,0 +1,173 @@
+//! Laws of chunks, for every text, every split of it and every size.
+
+use proptest::prelude::*;
+use quipu_outbound::{BreakPreference, Chunk, ChunkOptions, Chunker, units};
+
+use crate::splits::{pieces, sizes};
+
+fn soup() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "word",
+        "two words",
+        ". ",
+        "! ",
+        "? ",
+        "\n",
+        "\n\n",
+        "\n \n",
+        "\r\n",
+        " ",
+        "  ",
+        "\t",
+        "```",
+        "```rust\n",
+        "```\n",
+        "\n```\n",
+        "~~~",
+        "~~~sh\n",
+        "\n~~~\n",
+        "  ```\n",
+        "`code`",
+        "`",
+        "~",
+        "    four\n",
+        "\tcode\n",
+        "    ",
+        "é",
+        "e\u{301}",
+        "👩\u{200d}👧",
+        "😀",
+        "\u{0}",
+        "\u{a0}",
+        "\u{200b}",
+        "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        "- item\n",
+        "````\n",
+        "3.14",
+        "、",
+        "\u{2028}",
+        "```` info string\n",
+    ]);
+    prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
+}
+
+fn preference() -> impl Strategy<Value = BreakPreference> {
+    prop::sample::select(vec![
+        BreakPreference::Paragraph,
+        BreakPreference::Newline,
+        BreakPreference::Sentence,
+    ])
+}
+
+fn chunked(options: ChunkOptions, pieces: &[String]) -> Vec<Chunk> {
+    let mut chunker = Chunker::new(options);
+    let mut chunks = Vec::new();
+    for piece in pieces {
+        chunker.append(piece);
+        chunks.extend(chunker.drain());
+    }
+    chunks.extend(chunker.finish());
+    chunks
+}
+
+/// The marker of the fence that the text leaves open, read line by line.
+fn open_fence(text: &str) -> Option<(char, usize)> {
+    let mut open: Option<(char, usize)> = None;
+    for line in text.split('\n') {
+        let line = line.trim_end_matches('\r');
+        let rest = line.trim_start_matches(' ');
+        if line.len() - rest.len() > 3 {
+            continue;
+        }
+        let Some(mark) = rest.chars().next().filter(|mark| matches!(mark, '`' | '~')) else { continue };
+        let count = rest.chars().take_while(|character| *character == mark).count();
+        let info = &rest[count..];
+        match open {
+            Some((opener, least)) => {
+                let closes = mark == opener && count >= least && info.trim_matches([' ', '\t']).is_empty();
+                open = open.filter(|_| !closes);
+            }
+            None if count >= 3 && !(mark == '`' && info.contains('`')) => open = Some((mark, count)),
+            None => {}
+        }
+    }
+    open
+}
+
+fn is_closing_line(text: &str) -> bool {
+    let text = text.trim();
+    text.len() >= 3
+        && (text.chars().all(|character| character == '`') || text.chars().all(|character| character == '~'))
+}
+
+fn check_laws(options: ChunkOptions, text: &str, chunks: &[Chunk]) -> Result<(), TestCaseError> {
+    let most = options.max.max(options.min).max(2);
+    let mut at = 0;
+    let mut closed = false;
+    for chunk in chunks {
+        prop_assert!(units(&chunk.text) <= most, "too long: {chunk:?}");
+        prop_assert!(!chunk.text.trim().is_empty());
+        let gap = &text[at..chunk.source.start];
+        prop_assert!(
+            gap.trim().is_empty() || (closed && is_closing_line(gap)),
+            "lost {gap:?} before {chunk:?}"
+        );
+        let inner = &chunk.text[chunk.reopened..chunk.text.len() - chunk.closed];
+        prop_assert_eq!(inner, &text[chunk.source.clone()]);
+        let opened = &chunk.text[..chunk.reopened];
+        prop_assert!(
+            opened.is_empty() || opened == "    " || (opened.ends_with('\n') && open_fence(opened).is_some()),
+            "opened with {opened:?}"
+        );
+        closed = chunk.closed > 0;
+        if closed {
+            prop_assert!(is_closing_line(&chunk.text[chunk.text.len() - chunk.closed..]));
+        }
+        at = chunk.source.end;
+    }
+    let gap = &text[at..];
+    prop_assert!(gap.trim().is_empty() || (closed && is_closing_line(gap)), "lost {gap:?} at the end");
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn chunks_joined_give_the_text(
+        text in prop_oneof![4 => soup(), 1 => any::<String>()],
+        sizes in sizes(),
+        min in 1_usize..60,
+        max in 1_usize..120,
+        preference in preference(),
+        flush_on_paragraph in any::<bool>(),
+    ) {
+        let options = ChunkOptions { min, max, preference, flush_on_paragraph };
+        let chunks = chunked(options, &pieces(&text, &sizes));
+        check_laws(options, &text, &chunks)?;
+    }
+
+    #[test]
+    fn fences_are_closed_and_opened_again(
+        text in soup(),
+        sizes in sizes(),
+        min in 1_usize..60,
+        more in 0_usize..80,
+        preference in preference(),
+    ) {
+        let options = ChunkOptions { min, max: min + 40 + more, preference, flush_on_paragraph: false };
+        let chunks = chunked(options, &pieces(&text, &sizes));
+        check_laws(options, &text, &chunks)?;
+        // Text that arrived after a cut within a line can begin with a marker: it opens a block in the chat, not in the text.
+        let begins = chunks.iter().any(|chunk| {
+            chunk.text.trim_start().starts_with(['`', '~']) && !text[..chunk.source.start].ends_with('\n')
+        });
+        for (index, chunk) in chunks.iter().enumerate() {
+            let last = index + 1 == chunks.len();
+            prop_assert!(
+                open_fence(&chunk.text).is_none() || (last && (open_fence(&text).is_some() || begins)),
+                "open: {chunk:?} of {chunks:#?}"
+            );
+        }
+    }
+}

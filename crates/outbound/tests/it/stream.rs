@@ -1,0 +1,374 @@
+//! Answers on their way to blocks.
+
+use proptest::prelude::*;
+use quipu_outbound::{
+    BreakPreference, ChunkOptions, CoalesceOptions, DrainPoint, PacingOptions, ReplyMode, ReplyStream,
+    ReplyTarget, StreamInput, StreamOptions, StreamOutput,
+};
+
+use crate::splits::{pieces, sizes};
+use StreamInput::{
+    MessageDropped, MessageEnded, MessageStarted, Reasoning, RunEnded, Text, TextEnded, Tick, ToolStarted,
+};
+
+fn options() -> StreamOptions {
+    let chunks = ChunkOptions { min: 10, max: 40, ..ChunkOptions::default() };
+    StreamOptions { chunks, ..StreamOptions::default() }
+}
+
+fn stream(options: StreamOptions) -> ReplyStream {
+    ReplyStream::new("run".into(), options)
+}
+
+/// Outputs in short: texts, `+media`, `>reply`, `|` for a flush, `.` for the end of a message, `~` for a silent one.
+fn short(outputs: &[StreamOutput]) -> Vec<String> {
+    outputs
+        .iter()
+        .map(|output| match output {
+            StreamOutput::Block { block, .. } => {
+                let mut line = block.text.clone();
+                for media in &block.media {
+                    line += &format!("+{media}");
+                }
+                if block.voice {
+                    line += "+voice";
+                }
+                match &block.reply_to {
+                    Some(ReplyTarget::Current) => line += ">current",
+                    Some(ReplyTarget::Id(id)) => line += &format!(">{id}"),
+                    None => {}
+                }
+                line
+            }
+            StreamOutput::Flushed => "|".to_owned(),
+            StreamOutput::Closed { silent: false, .. } => ".".to_owned(),
+            StreamOutput::Closed { silent: true, .. } => "~".to_owned(),
+        })
+        .collect()
+}
+
+fn run(options: StreamOptions, inputs: &[StreamInput<'_>]) -> Vec<String> {
+    let mut stream = stream(options);
+    inputs.iter().flat_map(|input| short(&stream.on(*input, 0))).collect()
+}
+
+const END: StreamInput<'static> = MessageEnded { text: None };
+
+#[test]
+fn blocks_leave_while_the_answer_streams() {
+    let mut stream = stream(options());
+    stream.on(MessageStarted, 0);
+    assert_eq!(short(&stream.on(Text("The first sent"), 1)), Vec::<String>::new());
+    assert_eq!(short(&stream.on(Text("ence. The second"), 2)), ["The first sentence."]);
+    assert_eq!(stream.preview(), "The first sentence. The second");
+    assert_eq!(short(&stream.on(TextEnded { content: None }, 3)), ["The second"]);
+    assert_eq!(short(&stream.on(END, 4)), ["."]);
+}
+
+#[test]
+fn message_end_drains_all_at_once() {
+    let options = StreamOptions { drain: DrainPoint::MessageEnd, ..options() };
+    let inputs = [MessageStarted, Text("The first sentence. Next"), TextEnded { content: None }];
+    assert_eq!(run(options.clone(), &inputs), Vec::<String>::new());
+    let all = [inputs.as_slice(), &[Text("another text"), END]].concat();
+    assert_eq!(run(options, &all), ["The first sentence. Next\n\nanother text", "."]);
+}
+
+#[test]
+fn text_that_is_repeated_at_its_end_is_sent_once() {
+    for (content, expected) in [
+        (Some("Hello wor"), "Hello wor"),
+        (Some("Hello world"), "Hello world"),
+        (Some("Hello"), "Hello wor"),
+        (Some("Other"), "Hello wor"),
+        (None, "Hello wor"),
+    ] {
+        let inputs = [MessageStarted, Text("Hello wor"), TextEnded { content }, END];
+        assert_eq!(run(options(), &inputs), [expected, "."]);
+    }
+    // A message whose text did not stream, and one that is repeated whole.
+    assert_eq!(run(options(), &[MessageStarted, MessageEnded { text: Some("Hello") }]), ["Hello", "."]);
+    let inputs = [
+        MessageStarted,
+        Text("Hello"),
+        TextEnded { content: Some("Hello") },
+        MessageEnded { text: Some("Hello") },
+    ];
+    assert_eq!(run(options(), &inputs), ["Hello", "."]);
+}
+
+#[test]
+fn text_leaves_before_a_tool_starts() {
+    for drain in [DrainPoint::TextEnd, DrainPoint::MessageEnd] {
+        let coalesce = Some(CoalesceOptions { min: 30, max: 40, idle_ms: 1000 });
+        let options = StreamOptions { drain, coalesce, ..options() };
+        let inputs =
+            [MessageStarted, Text("Let me look."), ToolStarted, END, MessageStarted, Text("Done"), END];
+        assert_eq!(run(options, &inputs), ["Let me look.", "|", ".", "Done", "."]);
+    }
+}
+
+#[test]
+fn run_end_sends_what_arrived() {
+    assert_eq!(run(options(), &[MessageStarted, Text("Half an ans"), RunEnded]), ["Half an ans", "."]);
+    assert_eq!(run(options(), &[Text("No start"), RunEnded, RunEnded]), ["No start", "."]);
+    assert_eq!(run(options(), &[RunEnded, Tick]), Vec::<String>::new());
+}
+
+#[test]
+fn short_blocks_are_joined() {
+    let coalesce = CoalesceOptions { min: 15, max: 40, idle_ms: 1000 };
+    let chunks = ChunkOptions { min: 1, max: 40, flush_on_paragraph: true, ..ChunkOptions::default() };
+    let mut stream = stream(StreamOptions { chunks, coalesce: Some(coalesce), ..StreamOptions::default() });
+    stream.on(MessageStarted, 0);
+    assert_eq!(stream.on(Text("One\n\nTwo\n\nThree"), 100), []);
+    assert_eq!(stream.deadline(), None, "too short for an idle moment");
+    assert_eq!(stream.on(Text("\n\nFour five six\n\nSe"), 200), []);
+    assert_eq!(stream.deadline(), Some(1200));
+    assert_eq!(stream.on(Tick, 1199), []);
+    assert_eq!(short(&stream.on(Tick, 1200)), ["One\n\nTwo\n\nThree\n\nFour five six"]);
+    assert_eq!(short(&stream.on(END, 1201)), ["Se", "."]);
+}
+
+#[test]
+fn joined_blocks_never_exceed_their_length() {
+    let coalesce = CoalesceOptions { min: 1, max: 12, idle_ms: 1000 };
+    let chunks =
+        ChunkOptions { min: 1, max: 12, preference: BreakPreference::Newline, flush_on_paragraph: true };
+    let options = StreamOptions { chunks, coalesce: Some(coalesce), ..StreamOptions::default() };
+    let inputs = [MessageStarted, Text("aaaa\n\nbbbb\n\ncccc\n\ndddddddddddd\n\ne"), END];
+    assert_eq!(run(options, &inputs), ["aaaa\nbbbb", "cccc", "dddddddddddd", "e", "."]);
+}
+
+#[test]
+fn pauses_stand_between_blocks_and_not_before_the_first() {
+    let pacing = Some(PacingOptions { min_ms: 500, max_ms: 500 });
+    let mut stream = stream(StreamOptions { pacing, ..options() });
+    stream.on(MessageStarted, 0);
+    assert_eq!(short(&stream.on(Text("The first sentence. The second"), 0)), ["The first sentence."]);
+    assert_eq!(short(&stream.on(ToolStarted, 10)), Vec::<String>::new());
+    assert_eq!(stream.deadline(), Some(500));
+    // A clock that jumps back stands still; one that jumps forward ends the pause.
+    assert_eq!(stream.on(Tick, -100_000), []);
+    assert_eq!(stream.deadline(), Some(-100_000 + 490));
+    assert_eq!(short(&stream.on(Tick, -100_000 + 490)), ["The second", "|"]);
+    assert_eq!(stream.deadline(), None);
+}
+
+#[test]
+fn pauses_follow_from_the_seed() {
+    let pauses = |seed| {
+        let pacing = Some(PacingOptions::natural());
+        let mut stream = stream(StreamOptions { pacing, seed, ..options() });
+        let mut times = Vec::new();
+        for number in 0..20 {
+            stream.on(MessageStarted, 0);
+            stream.on(Text(&format!("Message {number}")), 0);
+            stream.on(TextEnded { content: None }, 0);
+        }
+        while let Some(at) = stream.deadline() {
+            times.push(at);
+            stream.on(Tick, at);
+        }
+        times
+    };
+    let times = pauses(7);
+    assert_eq!(times, pauses(7));
+    assert_ne!(times, pauses(8));
+    assert!(times.windows(2).all(|pair| (800..=2500).contains(&(pair[1] - pair[0]))), "{times:?}");
+}
+
+#[test]
+fn final_reply_is_not_paced() {
+    let pacing = Some(PacingOptions { min_ms: 500, max_ms: 500 });
+    let options = StreamOptions { pacing, drain: DrainPoint::MessageEnd, ..options() };
+    let text = "The first sentence is here. The second sentence is here. The third one.";
+    assert_eq!(run(options, &[MessageStarted, Text(text), END]).len(), 4);
+}
+
+#[test]
+fn silent_message_sends_nothing_but_its_media() {
+    assert_eq!(
+        run(options(), &[MessageStarted, Text("NO_"), Text("REPLY\n"), TextEnded { content: None }, END]),
+        ["~"]
+    );
+    let inputs = [MessageStarted, Text("NO_REPLY\nMEDIA: /tmp/a.png"), END];
+    assert_eq!(run(options(), &inputs), ["+/tmp/a.png", "~"]);
+    let inputs = [MessageStarted, Text("All is done. NO_REPLY"), TextEnded { content: None }, END];
+    assert_eq!(run(options(), &inputs), ["All is done.", "."]);
+}
+
+#[test]
+fn reasoning_that_never_ends_is_sent_when_there_is_no_answer() {
+    assert_eq!(run(options(), &[MessageStarted, Text("<think>only this"), END]), ["only this", "."]);
+    assert_eq!(run(options(), &[MessageStarted, Text("<think>no</think>"), END]), ["."]);
+    assert_eq!(run(options(), &[MessageStarted, Text("Yes <think>no"), END]), ["Yes", "."]);
+}
+
+#[test]
+fn leaked_reasoning_is_dropped_as_long_as_it_has_not_left() {
+    let inputs = [MessageStarted, Text("I should"), Text("</think>"), Text("The answer"), END];
+    assert_eq!(run(options(), &inputs), ["The answer", "."]);
+    let mut stream = stream(options());
+    stream.on(Text("I should</think>The"), 0);
+    assert_eq!(stream.preview(), "The");
+}
+
+#[test]
+fn reasoning_is_a_message_of_its_own_when_wanted() {
+    let inputs = [MessageStarted, Reasoning("First\n"), Reasoning("then"), Text("Answer"), END];
+    assert_eq!(run(options(), &inputs), ["Answer", "."]);
+    let options = StreamOptions { reasoning: true, ..options() };
+    assert_eq!(run(options, &inputs), ["Reasoning:\n_First_\n_then_", "Answer", "."]);
+}
+
+#[test]
+fn media_go_with_the_text_before_them() {
+    let inputs = [
+        MessageStarted,
+        Text(
+            "See this:\nMEDIA: /tmp/a.png\nMEDIA: /tmp/b.png\nand more\n[[audio_as_voice]]\nMEDIA: /tmp/c.ogg",
+        ),
+        TextEnded { content: None },
+        END,
+    ];
+    assert_eq!(
+        run(options(), &inputs),
+        ["See this:+/tmp/a.png+/tmp/b.png", "and more+/tmp/c.ogg+voice", "."]
+    );
+}
+
+#[test]
+fn reply_tags_stick_and_the_mode_counts() {
+    let inputs =
+        [MessageStarted, Text("[[reply_to: 7]] One.\n\nTwo two two.\n\nThree"), END, Text("Next"), END];
+    let chunks = ChunkOptions { min: 1, max: 40, flush_on_paragraph: true, ..ChunkOptions::default() };
+    let with = |reply_mode| StreamOptions {
+        chunks,
+        reply_mode,
+        current_message: Some("in".to_owned()),
+        ..StreamOptions::default()
+    };
+    assert_eq!(run(with(ReplyMode::Off), &inputs), ["One.", "Two two two.", "Three", ".", "Next", "."]);
+    assert_eq!(run(with(ReplyMode::First), &inputs), ["One.>7", "Two two two.", "Three", ".", "Next", "."]);
+    assert_eq!(
+        run(with(ReplyMode::All), &inputs),
+        ["One.>7", "Two two two.>7", "Three>7", ".", "Next>in", "."]
+    );
+}
+
+#[test]
+fn texts_that_a_tool_sent_are_not_sent_again() {
+    let mut stream = stream(StreamOptions { target: Some("chat/1".to_owned()), ..options() });
+    stream.sent_texts().begin(
+        "call".into(),
+        "The report is ready now.",
+        &["/tmp/r.pdf".to_owned()],
+        Some("chat/2"),
+    );
+    stream.sent_texts().end(&"call".into(), false);
+    stream.on(MessageStarted, 0);
+    let outputs = stream.on(MessageEnded { text: Some("The report is READY now.\nMEDIA: /tmp/r.pdf") }, 0);
+    assert_eq!(short(&outputs), ["."]);
+    stream.on(MessageStarted, 0);
+    assert_eq!(short(&stream.on(MessageEnded { text: Some("Something else") }, 0)), ["Something else", "."]);
+    // A final reply to the chat that a tool wrote to is dropped whole.
+    let mut stream = ReplyStream::new(
+        "run".into(),
+        StreamOptions { target: Some("chat/1".to_owned()), drain: DrainPoint::MessageEnd, ..options() },
+    );
+    stream.sent_texts().begin("call".into(), "Hi", &[], Some("chat/1"));
+    stream.sent_texts().end(&"call".into(), false);
+    assert_eq!(short(&stream.on(MessageEnded { text: Some("Something else") }, 0)), ["."]);
+}
+
+#[test]
+fn text_repeated_after_a_tool_is_cut_to_what_is_new() {
+    let inputs = [
+        MessageStarted,
+        Text("Results so far:"),
+        END,
+        ToolStarted,
+        MessageStarted,
+        Text("Results so far:\nall green"),
+        END,
+    ];
+    assert_eq!(run(options(), &inputs), ["Results so far:", ".", "|", "all green", "."]);
+}
+
+#[test]
+fn dropped_answer_is_continued_by_the_next_attempt() {
+    let mut stream = stream(options());
+    stream.on(MessageStarted, 0);
+    assert_eq!(short(&stream.on(Text("The first sentence. The sec"), 0)), ["The first sentence."]);
+    let key = stream.key();
+    assert_eq!(stream.on(MessageDropped, 0), []);
+    stream.on(MessageStarted, 0);
+    assert_eq!(stream.key(), key, "a retry has the same key");
+    let outputs = stream.on(MessageEnded { text: Some("The first sentence. The second one.") }, 0);
+    assert_eq!(short(&outputs), ["The second one.", "."]);
+    assert!(matches!(&outputs[0], StreamOutput::Block { part: 1, key: second, .. } if *second == key));
+    // An answer that differs is sent whole.
+    stream.on(MessageStarted, 0);
+    assert_eq!(short(&stream.on(Text("Another sentence here. x"), 0)), ["Another sentence here."]);
+    stream.on(MessageDropped, 0);
+    stream.on(MessageStarted, 0);
+    let outputs = stream.on(MessageEnded { text: Some("Quite different") }, 0);
+    assert_eq!(short(&outputs), ["Quite different", "."]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Without code and directives, what is sent is the text, whatever the pieces, the sizes and the pauses.
+    #[test]
+    fn nothing_is_lost_on_the_way(
+        words in prop::collection::vec("[a-z]{1,12}[.!,]?", 1..80),
+        separators in prop::collection::vec(prop::sample::select(vec![" ", "\n", "\n\n", " <think>no</think>"]), 80),
+        sizes in sizes(),
+        min in 1_usize..30,
+        more in 0_usize..60,
+        coalesce in prop::option::of((1_usize..40, 1_usize..90)),
+        at_message_end in any::<bool>(),
+        repeated in any::<bool>(),
+        tick in 0_i64..3000,
+    ) {
+        let text: String = words.iter().zip(separators.iter().cycle()).flat_map(|(word, separator)| [word.as_str(), separator]).collect();
+        let max = min + more;
+        let options = StreamOptions {
+            chunks: ChunkOptions { min, max, ..ChunkOptions::default() },
+            coalesce: coalesce.map(|(min, most)| CoalesceOptions { min, max: most.min(max), idle_ms: 1000 }),
+            pacing: Some(PacingOptions::natural()),
+            drain: if at_message_end { DrainPoint::MessageEnd } else { DrainPoint::TextEnd },
+            ..StreamOptions::default()
+        };
+        let mut stream = stream(options);
+        let mut at = 0;
+        let mut outputs = stream.on(MessageStarted, at);
+        for piece in pieces(&text, &sizes) {
+            at += tick;
+            outputs.extend(stream.on(Text(&piece), at));
+            outputs.extend(stream.on(Tick, at));
+        }
+        outputs.extend(stream.on(TextEnded { content: repeated.then_some(text.as_str()) }, at));
+        outputs.extend(stream.on(MessageEnded { text: repeated.then_some(text.as_str()) }, at));
+        outputs.extend(stream.on(RunEnded, at));
+        while let Some(deadline) = stream.deadline() {
+            outputs.extend(stream.on(Tick, deadline));
+        }
+        let mut sent = String::new();
+        for (index, output) in outputs.iter().enumerate() {
+            match output {
+                StreamOutput::Block { part, block, .. } => {
+                    prop_assert_eq!(*part as usize, index);
+                    prop_assert!(quipu_outbound::units(&block.text) <= max.max(2));
+                    sent.push_str(&block.text);
+                }
+                StreamOutput::Closed { .. } => prop_assert_eq!(index + 1, outputs.len()),
+                StreamOutput::Flushed => {}
+            }
+        }
+        let plain = |text: &str| text.replace("<think>no</think>", "").split_whitespace().collect::<String>();
+        prop_assert_eq!(plain(&sent), plain(&text));
+    }
+}

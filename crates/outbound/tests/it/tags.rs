@@ -1,0 +1,202 @@
+//! Tags taken out of a stream.
+
+use proptest::prelude::*;
+use quipu_outbound::{Segment, TagOptions, TagStripper, visible_text};
+
+use crate::splits::{pieces, sizes};
+
+const FINAL: TagOptions = TagOptions { enforce_final: true };
+
+fn stripped(options: TagOptions, pieces: &[String]) -> Vec<Segment> {
+    let mut stripper = TagStripper::new(options);
+    let mut segments: Vec<Segment> = Vec::new();
+    for piece in pieces {
+        for segment in stripper.push(piece) {
+            merge(&mut segments, segment);
+        }
+    }
+    for segment in stripper.finish() {
+        merge(&mut segments, segment);
+    }
+    segments
+}
+
+fn merge(segments: &mut Vec<Segment>, segment: Segment) {
+    match (segments.last_mut(), segment) {
+        (Some(Segment::Text(last)), Segment::Text(text)) => last.push_str(&text),
+        (Some(Segment::Code(last)), Segment::Code(text)) => last.push_str(&text),
+        (_, segment) => segments.push(segment),
+    }
+}
+
+fn shown(segments: &[Segment]) -> String {
+    let mut shown = String::new();
+    for segment in segments {
+        match segment {
+            Segment::Text(text) | Segment::Code(text) => shown.push_str(text),
+            Segment::Leak => shown.clear(),
+        }
+    }
+    shown
+}
+
+#[test]
+fn observed_texts_are_those_of_the_reference() {
+    for (text, expected) in [
+        ("<think>a</think>Hello", "Hello"),
+        ("Hello <think>secret", "Hello"),
+        ("leak</think>Answer", "Answer"),
+        ("`<think>` is a tag", "`<think>` is a tag"),
+        ("<think>only", "only"),
+        ("a<think>b<think>c</think>d</think>e", "ae"),
+        ("<final>Hi</final>", "Hi"),
+    ] {
+        assert_eq!(visible_text(text, TagOptions::default()), expected, "{text}");
+    }
+}
+
+#[test]
+fn tags_are_stripped_in_every_split_in_two() {
+    for (options, text, expected) in [
+        (TagOptions::default(), "Hi <think>no\n</think>you", "Hi you"),
+        (TagOptions::default(), "< THINKING a=\"b\" >no< / Thinking >yes", "yes"),
+        (TagOptions::default(), "<thought>no</thought>yes", "yes"),
+        (TagOptions::default(), "<thinker>stays</thinker> <b>", "<thinker>stays</thinker> <b>"),
+        (TagOptions::default(), "a < b <th", "a < b <th"),
+        (TagOptions::default(), "<final>Hi</final> there<final/>", "Hi there"),
+        (FINAL, "before <final>in</final> after <final>side</final>", "inside"),
+        (FINAL, "no final at all", ""),
+        (FINAL, "<think>hm <final>answer</final>", "answer"),
+        (FINAL, "x<final/>y<final/>z", "y"),
+        (TagOptions::default(), "one<|im_end|>two <｜x｜> three", "one two  three"),
+        (TagOptions::default(), "a<relevant-memories>m < n</relevant-memories>b", "ab"),
+        (TagOptions::default(), "a<tool_call>{\"name\":1}</tool_call>b", "ab"),
+        (TagOptions::default(), "the <function> element", "the <function> element"),
+        (TagOptions::default(), "it`s <think>no</think>fine", "it`s fine"),
+        (TagOptions::default(), "`a` ``b ` <think>`` c", "`a` ``b ` <think>`` c"),
+        (TagOptions::default(), "```html\n<think>\n```\n<think>no</think>x", "```html\n<think>\n```\nx"),
+        (TagOptions::default(), "~~~\n<think>\n~~~\n<think>no</think>x", "~~~\n<think>\n~~~\nx"),
+        (TagOptions::default(), "<think>```\nopen code</think>answer", "answer"),
+        (TagOptions::default(), "<think>say `</think>` then</think>answer", "answer"),
+        (TagOptions::default(), "leaked reasoning</think> Answer", "Answer"),
+        (TagOptions::default(), "kept</think>  ", "kept"),
+    ] {
+        let splits = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+        for at in splits {
+            let segments = stripped(options, &[text[..at].to_owned(), text[at..].to_owned()]);
+            assert_eq!(shown(&segments).trim_end(), expected.trim_end(), "{text:?} at {at}");
+        }
+    }
+}
+
+#[test]
+fn visible_text_arrives_as_soon_as_it_is_certain() {
+    let mut stripper = TagStripper::new(TagOptions::default());
+    assert_eq!(stripper.push("Hello wor"), [Segment::Text("Hello wor".to_owned())]);
+    assert_eq!(stripper.push("ld <"), [Segment::Text("ld ".to_owned())]);
+    assert_eq!(stripper.push("b"), [Segment::Text("<b".to_owned())]);
+    assert_eq!(stripper.push("<think>x"), []);
+    assert_eq!(stripper.push("</think"), []);
+    assert_eq!(stripper.push(">y"), [Segment::Text("y".to_owned())]);
+}
+
+#[test]
+fn half_a_tag_at_the_end_is_text() {
+    for text in ["a<", "a</", "a<thin", "a<think", "a<think b", "a<|x", "a`b", "a```"] {
+        assert_eq!(shown(&stripped(TagOptions::default(), &[text.to_owned()])), text);
+    }
+}
+
+#[test]
+fn hostile_texts_hold_back_little_and_end_soon() {
+    for unit in [
+        "<",
+        "`",
+        "<think ",
+        "` ",
+        "``a`",
+        "</",
+        "<|",
+        "a\n`",
+        "<think>",
+        "</think>",
+        "```\n",
+        "~~~",
+        "\u{0}",
+        "<tool_call> ",
+    ] {
+        let text = unit.repeat((1 << 17) / unit.len());
+        let mut stripper = TagStripper::new(TagOptions::default());
+        let mut length = 0;
+        for piece in pieces(&text, &[64]) {
+            for segment in stripper.push(&piece) {
+                if let Segment::Text(text) | Segment::Code(text) = segment {
+                    length += text.len();
+                }
+            }
+        }
+        assert!(length <= text.len(), "{unit:?}");
+        drop(visible_text(&text, TagOptions::default()));
+    }
+}
+
+fn soup() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "<think>",
+        "</think>",
+        "<thinking a=1>",
+        "</ thinking>",
+        "<final>",
+        "</final>",
+        "<final/>",
+        "`",
+        "``",
+        "```",
+        "```\n",
+        "\n",
+        "\n\n",
+        "~~~\n",
+        "<",
+        "</",
+        "<th",
+        "ink>",
+        ">",
+        "word",
+        " ",
+        "<|end|>",
+        "<|",
+        "|>",
+        "<tool_call>",
+        "{\"a\":1}",
+        "</tool_call>",
+        "<relevant-memories>",
+        "</relevant-memories>",
+        "é",
+        "😀",
+        "\u{0}",
+        "<b>",
+        "    ",
+        "\r\n",
+    ]);
+    prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn splits_change_nothing(
+        text in prop_oneof![6 => soup(), 1 => any::<String>(), 1 => soup().prop_map(|text| text.repeat(60))],
+        sizes in sizes(),
+        enforce_final in any::<bool>(),
+    ) {
+        let options = TagOptions { enforce_final };
+        let whole = stripped(options, std::slice::from_ref(&text));
+        prop_assert_eq!(stripped(options, &pieces(&text, &sizes)), whole);
+    }
+
+    #[test]
+    fn text_without_marks_is_unchanged(text in "[^<`]*", sizes in sizes()) {
+        prop_assert_eq!(shown(&stripped(TagOptions::default(), &pieces(&text, &sizes))), text);
+    }
+}

@@ -1,0 +1,298 @@
+use std::path::PathBuf;
+
+use quipu::Sealer;
+use quipu::protocol::{Refusal, UserInput};
+use quipu::store::Graph;
+use quipu_host::{Home, OpenRequest, Question, SilentObserver};
+use quipu_testkit::{Answer, FakeServer, Gate, Reply};
+use serde_json::json;
+
+use super::*;
+use crate::lanes::LaneSettings;
+use crate::queue::{Authority, BusyMode, QueueOverride, QueueSettings, Route};
+
+/// A home, a directory to work in, and a model.
+struct World {
+    dir: tempfile::TempDir,
+    server: FakeServer,
+    home: Home,
+}
+
+/// A session of the host for each conversation.
+struct HostSessions {
+    home: Home,
+    here: PathBuf,
+    open: tokio::sync::Mutex<HashMap<SessionKey, Session>>,
+    fails: std::sync::atomic::AtomicU32,
+}
+
+impl SessionSource for HostSessions {
+    fn session<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<Session, quipu_host::Failure>> {
+        Box::pin(async move {
+            let fails = self.fails.load(std::sync::atomic::Ordering::SeqCst);
+            if fails > 0 {
+                self.fails.store(fails - 1, std::sync::atomic::Ordering::SeqCst);
+                return Err(quipu_host::Failure::request("the session is not there today"));
+            }
+            let mut open = self.open.lock().await;
+            if let Some(session) = open.get(key) {
+                return Ok(session.clone());
+            }
+            let answers = [Question::Here, Question::Caches, Question::Resources, Question::Memory];
+            let answers = answers.map(|question| (question, None)).into();
+            let request =
+                OpenRequest { here: self.here.clone(), answers, is_shared: true, ..OpenRequest::default() };
+            let session = quipu_host::open(&self.home, &request).await?.opened.session;
+            open.insert(key.clone(), session.clone());
+            Ok(session)
+        })
+    }
+}
+
+impl World {
+    fn new(script: impl IntoIterator<Item = Reply>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let server = FakeServer::start(script);
+        let path = dir.path().canonicalize().unwrap();
+        for made in ["home", "work"] {
+            std::fs::create_dir(path.join(made)).unwrap();
+        }
+        let model = json!({ "id": "test-1", "api": "anthropic-messages", "contextWindow": 200_000, "maxTokens": 8_000 });
+        let provider = json!({
+            "baseUrl": server.url(), "apiKey": "key", "api": "anthropic-messages", "models": [model],
+        });
+        let models = json!({ "providers": { "testing": provider } });
+        std::fs::write(path.join("home/models.json"), models.to_string()).unwrap();
+        let settings =
+            json!({ "retry": { "baseDelayMs": 1 }, "defaultProvider": "testing", "defaultModel": "test-1" });
+        std::fs::write(path.join("home/settings.json"), settings.to_string()).unwrap();
+        let home = Home::at(path.join("home"), Arc::new(SilentObserver));
+        Self { dir, server, home }
+    }
+
+    /// Sessions of which the first so many attempts to open one fail.
+    fn sessions(&self, fails: u32) -> Arc<HostSessions> {
+        let here = self.dir.path().canonicalize().unwrap().join("work");
+        let open = tokio::sync::Mutex::default();
+        Arc::new(HostSessions { home: self.home.clone(), here, open, fails: fails.into() })
+    }
+
+    /// Does something with conversations that are served meanwhile.
+    async fn serve<T, F: Future<Output = T>>(
+        &self,
+        timeout: Option<Duration>,
+        fails: u32,
+        work: impl FnOnce(Conversations, Lanes) -> F,
+    ) -> T {
+        let store: Arc<dyn Graph> = self.home.store().await.unwrap();
+        let sessions = self.sessions(fails);
+        let lanes = Lanes::new(LaneSettings::default());
+        let sealer = Arc::new(Sealer::new([7; 32]));
+        let all = sessions.clone();
+        let done: Result<T, InboxError> = MessageInbox::with(store, sealer, |inbox, mut events| async move {
+            let conversations = Conversations::new(inbox, lanes.clone(), sessions, timeout);
+            let work = work(conversations.clone(), lanes);
+            tokio::select! {
+                served = conversations.serve(&mut events) => panic!("{served:?}"),
+                done = work => Ok(done),
+            }
+        })
+        .await;
+        for session in all.open.lock().await.values() {
+            session.shutdown().await;
+        }
+        done.unwrap()
+    }
+}
+
+fn request(key: &str, text: &str, mode: BusyMode) -> RunRequest {
+    let none = QueueOverride::default();
+    let policy = QueuePolicy { mode, ..QueueSettings::default().resolve("", &none, &none) };
+    let policy = QueuePolicy { debounce: Duration::ZERO, ..policy };
+    let message = NewMessage {
+        message_id: None,
+        route: Route { channel: "irc".into(), ..Route::default() },
+        authority: Authority { sender: Some("anna".into()), is_owner: true, ..Authority::default() },
+        from: Some("Anna".into()),
+        input: UserInput::from(text),
+        at: 0,
+    };
+    RunRequest { key: SessionKey::parse(key).unwrap(), message, policy }
+}
+
+fn says(text: &str) -> Reply {
+    Answer::new().text(text).reply()
+}
+
+/// An answer that begins when the gate opens.
+fn gated(gate: &Gate, text: &str) -> Reply {
+    Reply::sse("").then_gate(gate).then(Answer::new().text(text).stream())
+}
+
+#[tokio::test]
+async fn run_ends_in_an_outcome_and_says_how() {
+    let world = World::new([Answer::new().tool_call("c", "ls", "{}").reply(), says("two files")]);
+    let (events, outcome) = world
+        .serve(None, 0, |conversations, lanes| async move {
+            let message = request("agent:main:main", "which files?", BusyMode::Steer);
+            let mut run = conversations.start(message).await.unwrap();
+            let (mut names, mut outcome) = (Vec::new(), None);
+            while let Some(event) = run.next().await {
+                names.push(match &event {
+                    RunEvent::Started { messages, .. } => {
+                        assert_eq!(messages, &[run.id.clone()]);
+                        "started"
+                    }
+                    RunEvent::Session(envelope) => match envelope.event {
+                        Event::ToolEnded { .. } => "tool",
+                        Event::Settled => "settled",
+                        _ => continue,
+                    },
+                    RunEvent::Ended(_) => "ended",
+                    other => panic!("{other:?}"),
+                });
+                if let RunEvent::Ended(ended) = event {
+                    outcome = Some(ended);
+                }
+            }
+            lanes.idle().await;
+            (names, outcome.unwrap())
+        })
+        .await;
+    assert_eq!(events, ["started", "tool", "settled", "ended"]);
+    assert_eq!((&*outcome.text, &outcome.outcome, outcome.timed_out), ("two files", &Outcome::Done, false));
+    let last = outcome.last_usage.unwrap();
+    assert!(last.total_tokens > 0 && outcome.usage.total_tokens == 2 * last.total_tokens, "{outcome:?}");
+    let report = quipu::store::Upkeep::check(&*world.home.store().await.unwrap()).await.unwrap();
+    assert_eq!((report.inbox, report.problems), (0, vec![]));
+}
+
+#[tokio::test]
+async fn messages_of_a_busy_conversation_are_collected() {
+    let gate = Gate::new();
+    let world = World::new([gated(&gate, "one"), says("other"), says("both")]);
+    world
+        .serve(None, 0, |conversations, _| async move {
+            let message = |text| request("agent:main:main", text, BusyMode::Collect);
+            let first = conversations.start(message("first")).await.unwrap();
+            gate.reached().await;
+            let second = conversations.start(message("second")).await.unwrap();
+            let third = conversations.start(message("third")).await.unwrap();
+            assert_eq!(conversations.run(message("third")).await, Err(RunError::Duplicate));
+            let other = request("agent:main:direct:x", "elsewhere", BusyMode::Collect);
+            assert_eq!(conversations.run(other).await.unwrap().text, "other", "not held up");
+            gate.open();
+            assert_eq!(first.outcome().await.unwrap().text, "one");
+            let (second, third) = (second.outcome().await.unwrap(), third.outcome().await.unwrap());
+            assert_eq!((&*second.text, &second), ("both", &third));
+        })
+        .await;
+    let requests = world.server.requests();
+    let last = requests.last().unwrap().json().to_string();
+    for part in ["[Queued messages while agent was busy]", "Queued #1 (from Anna)", "second", "third"] {
+        assert!(last.contains(part), "{part}: {last}");
+    }
+}
+
+#[tokio::test]
+async fn interrupt_aborts_the_run_and_drops_what_waits() {
+    let gate = Gate::new();
+    let world = World::new([gated(&gate, "never"), says("newest")]);
+    world
+        .serve(None, 0, |conversations, _| async move {
+            let message = |text, mode| request("agent:main:main", text, mode);
+            let first = conversations.start(message("first", BusyMode::Followup)).await.unwrap();
+            gate.reached().await;
+            let second = conversations.start(message("second", BusyMode::Followup)).await.unwrap();
+            let newest = conversations.run(message("newest", BusyMode::Interrupt)).await.unwrap();
+            assert_eq!(newest.text, "newest");
+            assert_eq!(first.outcome().await.unwrap().outcome, Outcome::Aborted);
+            assert_eq!(second.outcome().await, Err(RunError::Dropped(DropReason::Interrupted)));
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn run_without_progress_is_aborted() {
+    let gate = Gate::new();
+    let world = World::new([gated(&gate, "never"), says("next")]);
+    world
+        .serve(Some(Duration::from_secs(2)), 0, |conversations, _| async move {
+            let message = |text| request("agent:main:main", text, BusyMode::Followup);
+            let first = conversations.run(message("first")).await.unwrap();
+            assert_eq!((&first.outcome, first.timed_out), (&Outcome::Aborted, true));
+            assert_eq!(conversations.run(message("second")).await.unwrap().text, "next");
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn session_that_cannot_be_opened_is_tried_again() {
+    let world = World::new([says("there")]);
+    world
+        .serve(None, 1, |conversations, _| async move {
+            let message = request("agent:main:main", "hello", BusyMode::Steer);
+            let mut run = conversations.start(message).await.unwrap();
+            match run.next().await.unwrap() {
+                RunEvent::Failing(why) => assert_eq!(why, "the session is not there today"),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(run.outcome().await.unwrap().text, "there");
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn stored_prompt_is_said_once() {
+    let world = World::new([says("one"), says("never")]);
+    let store: Arc<dyn Graph> = world.home.store().await.unwrap();
+    world
+        .serve(None, 0, |conversations, _| async move {
+            let key = SessionKey::parse("agent:main:main").unwrap();
+            let message = request("agent:main:main", "hello", BusyMode::Steer);
+            assert_eq!(conversations.run(message).await.unwrap().text, "one");
+            let session = conversations.0.sessions.session(&key).await.unwrap();
+            // Its row left the store with the prompt.
+            let holder = SessionId::from(quipu::store::MESSAGE_INBOX);
+            assert!(store.pending(&holder).await.unwrap().inbox.is_empty());
+            let again = session.prompt_stored(&holder, &"turn-gone".into(), "hello").await;
+            assert!(matches!(again, Err(Refusal::Store { .. })), "{again:?}");
+        })
+        .await;
+    assert_eq!(world.server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn turn_that_is_part_of_a_session_already_is_not_run() {
+    let world = World::new([says("next")]);
+    let store: Arc<dyn Graph> = world.home.store().await.unwrap();
+    let sealer = Arc::new(Sealer::new([7; 32]));
+    let sessions = world.sessions(0);
+    let all = sessions.clone();
+    let done: Result<(), InboxError> =
+        MessageInbox::with(store.clone(), sealer, |inbox, mut events| async move {
+            let lanes = Lanes::new(LaneSettings::default());
+            let conversations = Conversations::new(inbox, lanes, sessions, None);
+            let first =
+                conversations.start(request("agent:main:main", "first", BusyMode::Steer)).await.unwrap();
+            // What an attempt did that was broken off before it heard of it.
+            let holder = SessionId::from(quipu::store::MESSAGE_INBOX);
+            let rows = store.pending(&holder).await.unwrap().inbox;
+            let take = quipu::store::Op::InboxTake { session: holder, item: rows[0].id.clone() };
+            store.commit(quipu::store::Commit { ops: vec![take], ..Default::default() }).await.unwrap();
+            let next = async {
+                assert_eq!(first.outcome().await, Err(RunError::Closed));
+                conversations.run(request("agent:main:main", "second", BusyMode::Steer)).await.unwrap()
+            };
+            tokio::select! {
+                served = conversations.serve(&mut events) => panic!("{served:?}"),
+                next = next => assert_eq!(next.text, "next"),
+            }
+            Ok(())
+        })
+        .await;
+    done.unwrap();
+    for session in all.open.lock().await.values() {
+        session.shutdown().await;
+    }
+}
