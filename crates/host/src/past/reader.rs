@@ -50,7 +50,7 @@ impl ModelReader {
         let daily = crate::budget::budget_of(home, None)?;
         let limits = Limits {
             daily_budget: daily.as_ref().map(|daily| daily.dollars),
-            wait: daily.as_ref().and_then(|daily| daily.wait),
+            wait: home.config().budget.wait,
             ..Limits::default()
         };
         let options = SessionOptions::new(home.dir.clone(), model, provider);
