@@ -17,12 +17,8 @@ use super::hooked::Interventions;
 use super::{
     BackgroundNote, CompactionSettings, ConversationBrief, EpochReason, FallbackRequest, FallbackResult,
     FinishedCall, HookPrompt, JumpTarget, KillError, Limits, LiveChanges, PlanSwitch, PruneSettings,
-    RecordedRequest, RefreshResult, Refreshes, SessionPlace, ShellRunError, SideCall,
+    RecordedRequest, RefreshResult, Refreshes, ReplyId, SessionPlace, ShellRunError, SideCall,
 };
-
-/// Identifies the sender that waits for the acknowledgement of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ReplyId(pub u64);
 
 /// Values for a command that the machine cannot create: it has no randomness and does no IO.
 #[derive(Debug, Clone)]
