@@ -1,9 +1,17 @@
 //! What models may cost in the background: an amount for each purpose and day, 0 until a person sets one.
 
+use std::time::Duration;
+
 use quipu::{Clock as _, SystemClock};
 use quipu_store::{Graph, UsageGrouping, UsageQuery};
+use tokio::time::Instant;
 
 use crate::{Failure, Home};
+
+/// How long to wait for nodes that were written a moment ago to be counted.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often to look, at least.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The money of a purpose, today.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,14 +50,23 @@ pub async fn background_budget(
         return Ok(BackgroundBudget { limit: 0.0, spent: 0.0 });
     }
     let today = SystemClock.day_of(SystemClock.now());
-    let query = UsageQuery { by: UsageGrouping::Purpose, since: Some(today), until: None };
-    let known = store.usage(query).await?;
-    if known.behind > 0 {
-        return Err(Failure::failed(format!(
-            "the cost of the newest {} nodes is not counted yet, so nothing is spent in the background now",
-            known.behind
-        )));
-    }
+    let began = Instant::now();
+    let known = loop {
+        let changed = store.changed();
+        let query = UsageQuery { by: UsageGrouping::Purpose, since: Some(today), until: None };
+        let known = store.usage(query).await?;
+        if known.behind == 0 {
+            break known;
+        }
+        if began.elapsed() >= PATIENCE {
+            return Err(Failure::failed(format!(
+                "the cost of the newest {} nodes is not counted yet, so nothing is spent in the background now",
+                known.behind
+            )));
+        }
+        // A store that is closed says so with the next question.
+        tokio::time::timeout(LOOK, changed).await.ok();
+    };
     let spent = known.found.iter().filter(|sum| sum.key == purpose).map(|sum| sum.cost).sum();
     Ok(BackgroundBudget { limit, spent })
 }
