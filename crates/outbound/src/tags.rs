@@ -78,7 +78,7 @@ enum TagScan {
 pub struct TagStripper {
     options: TagOptions,
     nested: bool,
-    /// No tag is taken out; only code is told from text.
+    /// Removes no tag; only distinguishes code from text.
     literal: bool,
     /// Text whose meaning depends on what follows.
     held: String,

@@ -7,7 +7,7 @@ use super::{AgentId, KeyError, KeyPlace, SessionKey, part};
 /// The account that is meant where none is named.
 pub const DEFAULT_ACCOUNT: &str = "default";
 
-/// By what direct messages are told apart.
+/// What distinguishes the conversations of direct messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DirectScope {
     /// By nothing: all are one conversation.
@@ -102,7 +102,7 @@ impl IdentityLinks {
 /// How keys of direct messages are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectKeys {
-    /// By what they are told apart.
+    /// What distinguishes the conversations.
     pub scope: DirectScope,
     /// The word of the one conversation with [`DirectScope::Main`].
     pub main_key: String,
@@ -132,7 +132,7 @@ impl DirectKeys {
     /// ```
     ///
     /// # Errors
-    /// As [`SessionKey::room`]. A message from nobody (`EmptyPart`) is given to no conversation, where people are told apart.
+    /// As [`SessionKey::room`]. A message from nobody (`EmptyPart`) is given to no conversation, where each person has one.
     pub fn key(
         &self,
         agent: &AgentId,

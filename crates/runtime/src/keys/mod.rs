@@ -39,9 +39,9 @@ pub enum KeyPlace {
     Main(String),
     /// A conversation with one person.
     Direct {
-        /// The channel, where people are told apart by it.
+        /// The channel, where conversations are separate for each channel.
         channel: Option<String>,
-        /// The account of ours that got the message, where people are told apart by it.
+        /// The account of ours that got the message, where conversations are separate for each account.
         account: Option<String>,
         /// The person.
         peer: String,
