@@ -1,0 +1,8 @@
+//! What policies leave of tools.
+
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod matching;
+#[cfg(test)]
+mod scopes;
