@@ -1,5 +1,5 @@
 //! Which tools a session offers: groups of names, profiles, and steps that only narrow, with a report of what removed each
-//! tool. Pure: it knows names, and neither what the tools do nor who asks.
+//! tool; and loops of calls. Pure: it knows names, and neither what the tools do nor who asks.
 //!
 //! A step is a [`NameFilter`]: a deny entry that matches removes a tool; with allow entries, so does matching none of them. A
 //! tool is kept where every step keeps it, so a later step can only narrow.
@@ -20,6 +20,7 @@
 
 mod groups;
 mod judge;
+mod loops;
 mod names;
 mod profile;
 mod steps;
@@ -27,6 +28,9 @@ mod warnings;
 
 pub use groups::{GROUPS, GroupSources, ToolGroup};
 pub use judge::{PolicyReport, RemovalRule, RemovedTool, judge};
+pub use loops::{
+    LoopCall, LoopCallKind, LoopDetector, LoopDetectors, LoopDigest, LoopFinding, LoopKind, LoopSettings, LoopVerdict,
+};
 pub use names::{NameFilter, NamePattern, ToolName, canonical};
 pub use profile::ToolProfile;
 pub use steps::{

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
+mod loops;
+#[cfg(test)]
 mod matching;
 #[cfg(test)]
 mod scopes;
