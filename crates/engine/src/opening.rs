@@ -39,8 +39,8 @@ use crate::resume::{Past, read_past, recover};
 use crate::runner::{Backend, RUNNER_DEPTH, Runner};
 use crate::session::{LiveAgents, MOST_FALLBACKS, Parts, Session};
 use crate::sources::{
-    ContextSource, FixedTools, InstalledFilter, OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name,
-    recorded_sections,
+    ContextSource, FixedTools, InstalledFilter, OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource,
+    is_tool_name, recorded_sections,
 };
 use crate::task_tool::TaskTool;
 use crate::toolbox::{Toolbox, ToolboxParts};

@@ -29,7 +29,8 @@ mod warnings;
 pub use groups::{GROUPS, GroupSources, ToolGroup};
 pub use judge::{PolicyReport, RemovalRule, RemovedTool, judge};
 pub use loops::{
-    LoopCall, LoopCallKind, LoopDetector, LoopDetectors, LoopDigest, LoopFinding, LoopKind, LoopSettings, LoopVerdict,
+    LoopCall, LoopCallKind, LoopDetector, LoopDetectors, LoopDigest, LoopFinding, LoopKind, LoopSettings,
+    LoopVerdict,
 };
 pub use names::{NameFilter, NamePattern, ToolName, canonical};
 pub use profile::ToolProfile;

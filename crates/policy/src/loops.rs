@@ -138,14 +138,18 @@ impl fmt::Display for LoopFinding {
             f.write_str("This may be a loop: ")?;
         }
         match kind {
-            LoopKind::UnknownTool => write!(f, "`{tool}` was called {count} times in a row, and there is no such tool.")?,
+            LoopKind::UnknownTool => {
+                write!(f, "`{tool}` was called {count} times in a row, and there is no such tool.")?
+            }
             LoopKind::Breaker | LoopKind::AfterCompaction => {
                 write!(f, "`{tool}` was called {count} times with the same arguments and the same result.")?;
             }
             LoopKind::PollWithoutProgress => {
                 write!(f, "`{tool}` was asked {count} times and found nothing new.")?;
             }
-            LoopKind::PingPong => write!(f, "two calls were made in turn {count} times; one is this of `{tool}`.")?,
+            LoopKind::PingPong => {
+                write!(f, "two calls were made in turn {count} times; one is this of `{tool}`.")?
+            }
             LoopKind::Repeat => write!(f, "`{tool}` was called {count} times with the same arguments.")?,
         }
         f.write_str(" Do something else, or say what keeps you from going on.")
@@ -201,7 +205,8 @@ impl LoopDetector {
 
     /// A call is done, with this result.
     pub fn after(&mut self, id: &str, result: LoopDigest) {
-        let Some(record) = self.history.iter_mut().rev().find(|record| record.id == id && record.result.is_none())
+        let Some(record) =
+            self.history.iter_mut().rev().find(|record| record.id == id && record.result.is_none())
         else {
             return;
         };
@@ -249,13 +254,16 @@ impl LoopDetector {
             Some(LoopFinding { kind, tool: call.tool.to_owned(), count, is_critical })
         };
         if call.kind == LoopCallKind::UnknownTool {
-            let of_it = |record: &&CallRecord| record.kind == LoopCallKind::UnknownTool && record.tool == call.tool;
+            let of_it =
+                |record: &&CallRecord| record.kind == LoopCallKind::UnknownTool && record.tool == call.tool;
             let count = self.history.iter().rev().take_while(of_it).count();
             return if count >= unknown_tool { finding(LoopKind::UnknownTool, count, true) } else { None };
         }
         if let Some(seen) = self.compacted.as_ref().filter(|seen| seen.len() == AFTER_COMPACTION)
             && seen.windows(2).all(|pair| pair[0] == pair[1])
-            && seen.first().is_some_and(|(tool, arguments, _)| tool == call.tool && *arguments == call.arguments)
+            && seen
+                .first()
+                .is_some_and(|(tool, arguments, _)| tool == call.tool && *arguments == call.arguments)
         {
             return finding(LoopKind::AfterCompaction, AFTER_COMPACTION, true);
         }
@@ -291,7 +299,12 @@ impl LoopDetector {
 
     /// How often in a row, from the newest on, the call had the same result.
     fn streak(&self, call: &LoopCall<'_>) -> usize {
-        let mut results = self.history.iter().rev().filter(|record| record.is_same(call)).filter_map(|record| record.result);
+        let mut results = self
+            .history
+            .iter()
+            .rev()
+            .filter(|record| record.is_same(call))
+            .filter_map(|record| record.result);
         let Some(newest) = results.next() else { return 0 };
         1 + results.take_while(|result| *result == newest).count()
     }

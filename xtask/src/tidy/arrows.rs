@@ -36,7 +36,10 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("web", &["engine"]),
     ("setup", &[]),
     ("replay", &["engine"]),
-    ("host", &["engine", "archive", "replay", "render", "mcp", "web", "memory", "past", "schedule", "policy"]),
+    (
+        "host",
+        &["engine", "archive", "replay", "render", "mcp", "web", "memory", "past", "schedule", "policy"],
+    ),
     ("runtime", &["host", "rpc"]),
     ("acp", &["runtime"]),
     ("tui", &["host"]),

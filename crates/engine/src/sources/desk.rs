@@ -19,8 +19,8 @@ use super::asking::{Answer, ask};
 use super::context::{ContextParts, OpeningTerms, checked, checked_opening, tells_forgotten};
 use super::filter::InstalledFilter;
 use super::gather::{FixedTools, GivenTool, ToolSet, in_order};
-use super::slots::{ContextSlot, InstalledContext, ToolSlot, had, installed, slots};
 use super::prompt::{Frame, Part, SourceParts, compose, take_apart};
+use super::slots::{ContextSlot, InstalledContext, ToolSlot, had, installed, slots};
 use super::{
     CompactionAsk, ContextAsk, ContextSource, OpeningAsk, SOURCE_TEXT, SourceContext, SourceError,
     SourceVersion, ToolSource,

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use quipu_protocol::Model;
+use quipu_protocol::{Json, Model};
 
 use super::gather::ToolSet;
 
@@ -18,6 +18,8 @@ pub struct UnfilteredTool<'a> {
     pub name: &'a str,
     /// The source that gives it; `None` for one of the options or of Quipu itself.
     pub source: Option<&'a str>,
+    /// Its schema.
+    pub parameters: &'a Json,
 }
 
 /// What a filter is asked.
@@ -61,8 +63,14 @@ impl InstalledFilter {
     /// What is left of a set; with what people should know.
     pub(super) fn apply(&self, mut set: ToolSet, model: &Model) -> (ToolSet, Vec<String>) {
         let offered = set.unfiltered();
-        let tools: Vec<UnfilteredTool<'_>> =
-            offered.iter().map(|(name, source)| UnfilteredTool { name, source: source.as_deref() }).collect();
+        let tools: Vec<UnfilteredTool<'_>> = offered
+            .iter()
+            .map(|(spec, source)| UnfilteredTool {
+                name: &spec.name,
+                source: source.as_deref(),
+                parameters: &spec.parameters,
+            })
+            .collect();
         let ask = ToolFilterAsk { model, depth: self.depth, tools: &tools };
         let answer = catch_unwind(AssertUnwindSafe(|| self.filter.filter(&ask))).unwrap_or_else(|_| {
             let all = tools.iter().map(|tool| (tool.name.to_owned(), BROKE_DOWN.to_owned()));

@@ -21,8 +21,8 @@ pub(crate) struct ToolSet {
     from: BTreeMap<String, Vec<String>>,
     /// Those that sources took away, with the source.
     gone: HashMap<String, String>,
-    /// The names of all of them in the order of the model, with the source of the program.
-    order: Vec<(String, Option<String>)>,
+    /// All of them in the order of the model, with the source of the program; also where none is declared.
+    order: Vec<(ToolSpec, Option<String>)>,
     /// Those that a filter removed, with the reason.
     removed: HashMap<String, String>,
 }
@@ -108,7 +108,7 @@ impl ToolSet {
         for tool in &fixed.tools {
             let spec = tool.spec().clone();
             owners.insert(spec.name.clone(), None);
-            set.order.push((spec.name.clone(), None));
+            set.order.push((spec.clone(), None));
             set.tools.insert(spec.name.clone(), tool.clone());
             specs.push(spec);
         }
@@ -128,7 +128,7 @@ impl ToolSet {
                 if let Some(source) = source {
                     set.from.entry(source.to_owned()).or_default().push(spec.name.clone());
                 }
-                set.order.push((spec.name.clone(), source.map(str::to_owned)));
+                set.order.push((spec.clone(), source.map(str::to_owned)));
                 set.tools.insert(spec.name.clone(), tool.clone());
                 specs.push(spec.clone());
             }
@@ -137,8 +137,8 @@ impl ToolSet {
         (set, collisions)
     }
 
-    /// The names of all tools in the order of the model, with the source of the program.
-    pub(super) fn unfiltered(&self) -> Vec<(String, Option<String>)> {
+    /// All tools in the order of the model, with the source of the program.
+    pub(super) fn unfiltered(&self) -> Vec<(ToolSpec, Option<String>)> {
         self.order.clone()
     }
 
@@ -148,7 +148,7 @@ impl ToolSet {
             return;
         }
         self.tools.retain(|name, _| !removed.contains_key(name));
-        self.order.retain(|(name, _)| !removed.contains_key(name));
+        self.order.retain(|(spec, _)| !removed.contains_key(&spec.name));
         self.specs = self.specs.iter().filter(|spec| !removed.contains_key(&spec.name)).cloned().collect();
         self.from.retain(|_, names| {
             names.retain(|name| !removed.contains_key(name));

@@ -45,7 +45,11 @@ fn short(verdict: &LoopVerdict) -> String {
     }
 }
 
-fn found(run: &mut Run, count: usize, mut call: impl FnMut(&mut Run, usize) -> LoopVerdict) -> Vec<(usize, String)> {
+fn found(
+    run: &mut Run,
+    count: usize,
+    mut call: impl FnMut(&mut Run, usize) -> LoopVerdict,
+) -> Vec<(usize, String)> {
     let all = (0..count).map(|at| (at, short(&call(run, at))));
     all.filter(|(_, verdict)| verdict != "-").collect()
 }
@@ -76,8 +80,11 @@ fn repeated_call_with_progress_is_reported_alone() {
 fn poll_without_news_is_reported_then_rejected() {
     let mut run = Run::new(LoopSettings::default());
     let seen = found(&mut run, 22, |run, _| run.calls("poll", 1, Some(1)));
-    let (warned, first, second) =
-        (told(10, "wPollWithoutProgress10"), told(20, "bPollWithoutProgress20"), told(21, "bPollWithoutProgress20"));
+    let (warned, first, second) = (
+        told(10, "wPollWithoutProgress10"),
+        told(20, "bPollWithoutProgress20"),
+        told(21, "bPollWithoutProgress20"),
+    );
     assert_eq!(seen, [warned, first, second]);
     let mut run = Run::new(LoopSettings::default());
     let seen = found(&mut run, 60, |run, at| run.calls("poll", 1, u8::try_from(at % 250).ok()));
@@ -87,7 +94,8 @@ fn poll_without_news_is_reported_then_rejected() {
 #[test]
 fn two_calls_in_turn_are_reported_then_rejected() {
     let mut run = Run::new(LoopSettings::default());
-    let seen = found(&mut run, 21, |run, at| run.calls("read", u8::from(at % 2 == 0), Some(u8::from(at % 2 == 0))));
+    let seen =
+        found(&mut run, 21, |run, at| run.calls("read", u8::from(at % 2 == 0), Some(u8::from(at % 2 == 0))));
     let rejected = |at| told(at, "bPingPong20");
     assert_eq!(seen[0], told(9, "wPingPong10"));
     assert!(seen.contains(&rejected(19)), "{seen:?}");
@@ -130,7 +138,14 @@ fn same_call_right_after_a_compaction_is_rejected() {
 
 #[test]
 fn numbers_are_put_into_their_order() {
-    let wild = LoopSettings { history_size: 0, warning: 0, unknown_tool: 0, critical: 0, breaker: 0, ..LoopSettings::default() };
+    let wild = LoopSettings {
+        history_size: 0,
+        warning: 0,
+        unknown_tool: 0,
+        critical: 0,
+        breaker: 0,
+        ..LoopSettings::default()
+    };
     let settings = wild.in_order();
     assert_eq!((settings.warning, settings.critical, settings.breaker), (1, 2, 3));
     assert_eq!((settings.unknown_tool, settings.history_size), (1, 3));
