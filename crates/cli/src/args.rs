@@ -277,6 +277,8 @@ pub(crate) enum Cmd {
     Compact(CompactArgs),
     /// Show what fills a session's context and what its next turn costs.
     Context(ContextArgs),
+    /// List the tools that a session here offers, and which rule removed the others.
+    Tools(ToolsArgs),
     /// List the models that you can use.
     Models(ModelsArgs),
     /// List, add and remove credentials.
@@ -630,6 +632,17 @@ pub(crate) struct ContextArgs {
     /// Show what stood in the request that a node answers: system prompt, past, boundary, what was left out, conversation.
     #[arg(long, value_name = "NODE")]
     pub(crate) at: Option<String>,
+    #[command(flatten)]
+    pub(crate) out: OutArgs,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ToolsArgs {
+    /// The session: its id, the start of its id, or its name. Default: a new one.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
     #[command(flatten)]
     pub(crate) out: OutArgs,
     #[command(flatten)]

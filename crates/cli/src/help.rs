@@ -14,7 +14,7 @@ use crate::print::printable;
 /// Commands under their headings, as `quipu --help` has them.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Set up", &["demo", "auth", "config", "doctor", "import", "models", "permissions", "setup"]),
-    ("Extend", &["agents", "mcp", "packages", "skills", "update"]),
+    ("Extend", &["agents", "mcp", "packages", "skills", "tools", "update"]),
     ("Find", &["sessions", "search", "log", "files", "usage", "show", "tree", "open", "context"]),
     ("Explain", &["blame", "life", "trace", "recall", "diff", "git"]),
     ("Go back", &["fork", "branch", "undo", "redo", "tobe", "merge", "clone", "compact"]),

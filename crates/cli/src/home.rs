@@ -209,7 +209,7 @@ pub(crate) fn flags(task: &Task) -> Vec<(&'static str, &'static str, serde_json:
         task.daily_budget.map(|dollars| ("budget.daily", "--daily-budget", dollars.into())),
         task.screen_reader.then(|| ("screenReader", "--screen-reader", true.into())),
         task.web_search.then(|| ("webSearch", "--web-search", true.into())),
-        task.model.tools.as_ref().map(|tools| ("tools", "--tools", tools.clone().into())),
+        task.model.tools.as_ref().map(|tools| ("tools.builtIn", "--tools", tools.clone().into())),
         flags.no_network.then(|| ("sandbox.network", "--no-network", "closed".into())),
         flags.allow_tobe.then(|| ("travel.tobe", "--allow-tobe", "allow".into())),
     ];

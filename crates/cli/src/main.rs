@@ -77,6 +77,7 @@ mod spoken_text;
 mod svg;
 mod terminal;
 mod tobe;
+mod tools;
 mod trace;
 mod tree;
 mod undo;
@@ -203,6 +204,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Redo(args)) => undo::redo(args).await,
         Some(Cmd::Compact(args)) => compact::run(args).await,
         Some(Cmd::Context(args)) => context::run(args).await,
+        Some(Cmd::Tools(args)) => Box::pin(tools::run(args)).await,
         Some(Cmd::Models(args)) => models::run(args).await,
         Some(Cmd::Auth(args)) => auth::run(args).await,
         Some(Cmd::Permissions(args)) => permissions::run(args),

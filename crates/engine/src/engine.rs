@@ -28,7 +28,7 @@ use crate::policies::ToolPolicy;
 use crate::policy::{AllowAll, Policy};
 use crate::published::{Heads, PublishSettings};
 use crate::resume::Past;
-use crate::sources::{ContextSource, ToolSource};
+use crate::sources::{ContextSource, ToolFilter, ToolSource};
 use crate::travel::{HistorySettings, TravelSettings};
 
 /// A store and what all sessions over it share. Cheap to clone.
@@ -154,6 +154,8 @@ pub struct SessionOptions {
     pub hooks: Vec<Arc<dyn Hook>>,
     /// Give it tools, which may come and go between two turns, behind `tools`.
     pub tool_sources: Vec<Arc<dyn ToolSource>>,
+    /// Decides which of all these tools, and of those of Quipu itself, the session offers; `None` for all. Sub-agents have it too.
+    pub tool_filter: Option<Arc<dyn ToolFilter>>,
     /// Give it sections of its system prompt, in this order.
     pub context_sources: Vec<Arc<dyn ContextSource>>,
     /// What happens when a background command ended while the session is idle.
@@ -200,6 +202,7 @@ impl SessionOptions {
             fallbacks: Vec::new(),
             hooks: Vec::new(),
             tool_sources: Vec::new(),
+            tool_filter: None,
             context_sources: Vec::new(),
             background: BackgroundWake::default(),
             follower: None,

@@ -139,7 +139,8 @@ pub use settings::{compaction_settings, prune_settings};
 pub use sources::{
     CompactionAsk, Context, ContextAsk, ContextSource, EpochReason, Opening, OpeningAsk, RulesSource,
     SECTION_ID, SOURCE_SECTIONS, SOURCE_TEXT, SOURCE_TOOL_BYTES, SOURCE_TOOLS, Section, SourceContext,
-    SourceError, SourceSummary, SourceVersion, ToolSource,
+    SourceError, SourceSummary, SourceVersion, ToolFilter, ToolFilterAnswer, ToolFilterAsk, ToolSource,
+    UnfilteredTool,
 };
 pub use spans::job_span;
 pub use subscribe::{Delivery, Events, View};

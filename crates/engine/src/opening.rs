@@ -39,8 +39,8 @@ use crate::resume::{Past, read_past, recover};
 use crate::runner::{Backend, RUNNER_DEPTH, Runner};
 use crate::session::{LiveAgents, MOST_FALLBACKS, Parts, Session};
 use crate::sources::{
-    ContextSource, FixedTools, OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name,
-    recorded_sections,
+    ContextSource, FixedTools, InstalledFilter, OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource,
+    is_tool_name, recorded_sections,
 };
 use crate::task_tool::TaskTool;
 use crate::toolbox::{Toolbox, ToolboxParts};
@@ -468,6 +468,7 @@ impl Engine {
             standing: standing.clone(),
             model: &options.model,
             tools: FixedTools { tools, are_declared: profile.is_none() },
+            filter: options.tool_filter.clone().map(|filter| InstalledFilter { filter, depth }),
             own,
             tool_sources: &options.tool_sources,
             context_sources: &context_sources,

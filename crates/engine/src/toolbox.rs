@@ -171,7 +171,7 @@ impl Toolbox {
         self.set().specs().clone()
     }
 
-    fn set(&self) -> Arc<ToolSet> {
+    pub(crate) fn set(&self) -> Arc<ToolSet> {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use quipu_machine::MachineInput;
 use quipu_tools::{Invocation, Preparation, Tool, ToolContext, Touches};
@@ -12,6 +13,11 @@ use crate::command_environment::CommandOrigin;
 use crate::toolbox::{Toolbox, tell};
 
 impl Toolbox {
+    /// The names of the tools that there are.
+    pub(crate) fn names(&self) -> Arc<[String]> {
+        self.set().names().map(str::to_owned).collect()
+    }
+
     /// What a tool gets ready for a call. Nothing where commands get variables by their node, which is not there yet.
     pub(crate) fn preparation(
         &self,

@@ -13,6 +13,7 @@ mod background;
 mod background_budget;
 mod bounded_file;
 mod budget;
+mod call_loops;
 mod catalogue;
 mod command_hooks;
 pub mod commands;
@@ -84,6 +85,7 @@ mod state_file;
 mod sub_agents;
 mod suggestions;
 mod text;
+mod tool_filter;
 mod tree;
 mod turn_intake;
 mod watch;
@@ -133,6 +135,7 @@ pub use permissions::{
 pub use program::{program_path, running_program};
 pub use purposes::{DREAM_PURPOSE, FLUSH_PURPOSE, PAST_PURPOSE, PROOF_PURPOSE};
 pub use quipu_past::PastId;
+pub use quipu_policy::{RemovalRule, ToolName};
 pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget, ToolAdapter};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
@@ -154,6 +157,7 @@ pub use suggestions::{
     suggested_model, suggested_nodes, suggested_providers, suggested_sessions, suggested_steps,
 };
 pub use text::{ago, dollars, files_of_patch, iso, one_line, one_line_with, title_of};
+pub use tool_filter::{ChangedSchema, FilteredTools, SettingsToolFilter};
 pub use tree::{
     PastChunkRow, PastRow, Reach, TreeKind, TreeRow, nodes_of, session_rows, tree_rows, unfolded_rows,
     user_messages,

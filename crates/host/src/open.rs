@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::{
-    Delivery, Engine, Follower, Limits, LiveChanges, Models, OpenedSession, QueueDrain, SessionOptions,
+    Delivery, Engine, Follower, Hook, Limits, LiveChanges, Models, OpenedSession, QueueDrain, SessionOptions,
 };
 use quipu_protocol::{Epoch, Model, NodeId, Notice, SessionProfile, Thinking};
 use quipu_providers::{CallOptions, Settings, WebSearch};
@@ -13,6 +13,7 @@ use quipu_store::{Graph, SessionQuery, SessionRow, SqliteStore};
 use tokio::sync::SetOnce;
 
 use crate::budget::Budget;
+use crate::call_loops::CallLoops;
 use crate::context::{history_settings, travel_settings};
 use crate::free_models::{FreeModels, NOTHING, check_free};
 use crate::holders::WrittenKind;
@@ -27,6 +28,7 @@ use crate::resources::ResourceSet;
 use crate::saved::SavedPermissions;
 use crate::session_file::{self, FileSession, Mirror};
 use crate::settings::CompactionMode;
+use crate::tool_filter::SettingsToolFilter;
 use crate::{Advice, CallPrices, Failure, Home, OpenRequest, SessionTarget};
 
 /// An open session, and what belongs to it.
@@ -51,6 +53,8 @@ pub struct StartedSession {
     pub ask_deadline: std::time::Duration,
     /// The skills, templates and other files that it was offered.
     pub resources: ResourceSet,
+    /// Which tools it is offered; `None` where it replays a recording.
+    pub tool_filter: Option<Arc<SettingsToolFilter>>,
 }
 
 /// Where a session goes on.
@@ -77,6 +81,7 @@ struct SessionPlan {
     unpriced: Option<String>,
     /// Set once the session is open: servers of tools begin behind it.
     is_open: Arc<SetOnce<()>>,
+    tool_filter: Option<Arc<SettingsToolFilter>>,
 }
 
 /// Opens the session that is asked for. With a `replay` no model is looked for.
@@ -170,7 +175,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
     }
     let resources = crate::resources::of_session(home, request, &cwd)?;
     let prepared = prepare(home, request, &settings, &engine, &basis, &resources).await?;
-    let SessionPlan { mut options, permissions, recorder, budget, unpriced, is_open } = prepared;
+    let SessionPlan { mut options, permissions, recorder, budget, unpriced, is_open, tool_filter } = prepared;
     options.id = file.as_mut().and_then(|begun| begun.announced.take());
     let ask_deadline = options.ask_deadline;
     let (mut model, mut thinking) = (options.model.clone(), options.thinking);
@@ -241,6 +246,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
                 file,
                 ask_deadline,
                 resources,
+                tool_filter,
             })
         }
         Err(error) => {
@@ -374,7 +380,7 @@ async fn prepare(
     options.tools = crate::background::shell_tools(&permissions, config.background);
     options.background = request.background_wake;
     with_patch_tool(&mut options.tools, config.patch_tool, &options.model, kept);
-    let names = request.tools.as_deref().or(config.tools.as_deref());
+    let names = request.tools.as_deref().or(config.tools.built_in.as_deref());
     with_listed_tools(&mut options.tools, names);
     crate::background::keep_with_bash(&mut options.tools);
     if let Some(adapt) = &request.shell {
@@ -457,10 +463,20 @@ async fn prepare(
     if request.record.is_none() && replay.is_none() {
         options.agents = crate::sub_agents::agent_settings(home, cwd, &config.agents, resources);
     }
+    // What is replayed has the tools of its recording.
+    let mut tool_filter = None;
+    if replay.is_none() {
+        let filter = SettingsToolFilter::new(config.tools.clone(), None, config.agents.limits.max_depth);
+        options.tool_filter = Some(filter.clone());
+        tool_filter = Some(filter);
+        options
+            .hooks
+            .extend(config.tools.loops.map(|loops| Arc::new(CallLoops::new(loops)) as Arc<dyn Hook>));
+    }
     options.history = history_settings(&config, request, replay);
     options.travel = travel_settings(&config, request, replay);
     options.planning = planning_settings(&config, request, last, replay);
-    Ok(SessionPlan { options, permissions, recorder, budget, unpriced, is_open })
+    Ok(SessionPlan { options, permissions, recorder, budget, unpriced, is_open, tool_filter })
 }
 
 /// The node to go on from, and the session that it is in.

@@ -47,6 +47,7 @@ mod surrogates;
 mod target;
 mod thinking;
 mod time;
+mod tool_schema;
 mod values;
 mod warning;
 mod wires;
@@ -96,6 +97,9 @@ pub use select::{FindError, Selection, nearest};
 pub use settings::{Settings, is_supported};
 pub use settings_file::CallSettings;
 pub use thinking::ThinkingBudgets;
+pub use tool_schema::{
+    SCHEMA_BYTES, SCHEMA_DEPTH, SchemaChange, SchemaDialect, ToolSchema, schema_problem, tool_schema,
+};
 pub use values::{NoShell, Shell};
 pub use warning::Warning;
-pub use wires::answer_decoder;
+pub use wires::{answer_decoder, schema_dialect};

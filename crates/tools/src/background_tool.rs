@@ -8,12 +8,18 @@ use quipu_protocol::{Json, KillReason, ToolSpec};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::background::{BackgroundCommands, BackgroundError, BackgroundStatus, UnreadText};
+use crate::background::{
+    BackgroundCommands, BackgroundError, BackgroundStatus, LogLines, LogRange, UnreadText,
+};
 use crate::truncate::format_size;
 use crate::{Invocation, Tool, ToolContext, ToolOutput, arguments, spec};
 
 /// Bytes of a command line in a list.
 const SHOWN: usize = 200;
+/// Seconds that a wait takes at most, where nothing is said.
+const DEFAULT_WAIT: f64 = 10.0;
+/// Seconds that a wait takes at most, whatever is said.
+const LONGEST_WAIT: f64 = 30.0;
 
 /// `background {action, id?}`.
 #[derive(Debug)]
@@ -25,6 +31,10 @@ pub struct BackgroundTool {
 struct Arguments {
     action: Action,
     id: Option<String>,
+    /// Seconds that `wait` takes at most.
+    timeout: Option<f64>,
+    offset: Option<u64>,
+    limit: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -32,6 +42,8 @@ struct Arguments {
 enum Action {
     List,
     Output,
+    Wait,
+    Log,
     Kill,
 }
 
@@ -44,12 +56,15 @@ impl BackgroundTool {
         let parameters = json!({
             "type": "object",
             "properties": {
-                "action": { "enum": ["list", "output", "kill"] },
+                "action": { "enum": ["list", "output", "wait", "log", "kill"] },
                 "id": { "type": "string" },
+                "timeout": { "type": "number", "description": "wait: seconds, at most 30 (default 10)" },
+                "offset": { "type": "number", "description": "log: first line, from 1 (default: the last lines)" },
+                "limit": { "type": "number", "description": "log: lines (default 200)" },
             },
             "required": ["action"],
         });
-        Self { spec: spec(Self::NAME, "List, read or kill background commands", &parameters) }
+        Self { spec: spec(Self::NAME, "List, read, wait for or kill background commands", &parameters) }
     }
 }
 
@@ -77,18 +92,34 @@ impl Tool for BackgroundTool {
             let Some(commands) = &cx.background else {
                 return ToolOutput::error(BackgroundError::Off.to_string());
             };
-            act(arguments, commands).await.unwrap_or_else(|error| ToolOutput::error(error.to_string()))
+            act(arguments, commands, cx).await.unwrap_or_else(|error| ToolOutput::error(error.to_string()))
         })
     }
 }
 
-async fn act(arguments: Arguments, commands: &BackgroundCommands) -> Result<ToolOutput, BackgroundError> {
+async fn act(
+    arguments: Arguments,
+    commands: &BackgroundCommands,
+    cx: &ToolContext,
+) -> Result<ToolOutput, BackgroundError> {
     let id = arguments.id.unwrap_or_default();
     match arguments.action {
         Action::List => Ok(ToolOutput::text(listed(&commands.list()))),
         Action::Output => {
             let (status, unread) = commands.read(&id)?;
             Ok(ToolOutput::text(read(&status, &unread)))
+        }
+        Action::Wait => {
+            let longest = arguments.timeout.filter(|seconds| seconds.is_finite()).unwrap_or(DEFAULT_WAIT);
+            let longest = Duration::from_secs_f64(longest.clamp(0.0, LONGEST_WAIT));
+            commands.wait(&id, longest, &cx.cancel).await?;
+            let (status, unread) = commands.read(&id)?;
+            Ok(ToolOutput::text(read(&status, &unread)))
+        }
+        Action::Log => {
+            let limit = arguments.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+            let (status, lines) = commands.log(&id, LogRange { offset: arguments.offset, limit }).await?;
+            Ok(ToolOutput::text(logged(&status, &lines)))
         }
         Action::Kill => {
             let had_ended = commands.status(&id)?.end.is_some();
@@ -120,6 +151,18 @@ fn listed(all: &[BackgroundStatus]) -> String {
         })
         .collect();
     lines.join("\n")
+}
+
+fn logged(status: &BackgroundStatus, lines: &LogLines) -> String {
+    let LogLines { text, first, count, total } = lines;
+    let shown = match count {
+        0 => format!("No lines of {total}"),
+        count => format!("Lines {first}-{} of {total}", first + count - 1),
+    };
+    let next = first + count;
+    let more = if *count > 0 && next <= *total { format!(" Continue with offset={next}.") } else { String::new() };
+    let text = if text.is_empty() { "(no lines)" } else { text };
+    format!("{text}\n\n[{}. {shown}.{more}]", state(status))
 }
 
 fn read(status: &BackgroundStatus, unread: &UnreadText) -> String {

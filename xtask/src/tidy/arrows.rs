@@ -17,6 +17,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("seal", &["protocol"]),
     ("providers", &["protocol"]),
     ("rules", &[]),
+    ("policy", &[]),
     ("workspace", &["protocol", "rules"]),
     ("tools", &["workspace"]),
     ("archive", &["store", "seal"]),
@@ -35,7 +36,10 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("web", &["engine"]),
     ("setup", &[]),
     ("replay", &["engine"]),
-    ("host", &["engine", "archive", "replay", "render", "mcp", "web", "memory", "past", "schedule"]),
+    (
+        "host",
+        &["engine", "archive", "replay", "render", "mcp", "web", "memory", "past", "schedule", "policy"],
+    ),
     ("runtime", &["host", "rpc"]),
     ("acp", &["runtime"]),
     ("tui", &["host"]),
@@ -68,7 +72,7 @@ const DRAWN: &[(&str, &[&str])] = &[
 const TESTS_ONLY: &str = "testkit";
 
 /// Crates without IO, clock or randomness, and the libraries that would bring them in.
-const PURE: &[&str] = &["protocol", "dag", "transcript", "seal", "machine", "rules", "outbound"];
+const PURE: &[&str] = &["protocol", "dag", "transcript", "seal", "machine", "rules", "outbound", "policy"];
 const IMPURE_LIBRARIES: &[&str] = &[
     "tokio",
     "tokio-util",

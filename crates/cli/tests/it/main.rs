@@ -254,6 +254,8 @@ mod tobe;
 #[cfg(test)]
 mod tobe_files;
 #[cfg(test)]
+mod tool_policy;
+#[cfg(test)]
 mod tools;
 #[cfg(test)]
 mod trace;

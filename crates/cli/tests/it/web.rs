@@ -77,16 +77,16 @@ fn list_of_tools_decides_what_is_offered() {
     assert_eq!(names(&world), ["read", "bash", "background", "edit", "write"]);
     world.run(&["-p", "--tools", "read,grep,find", "second"]).ok();
     assert_eq!(names(&world), ["read", "grep", "find"]);
-    world.run(&["config", "set", "tools", "read,bash,ls,web_fetch"]).ok();
+    world.run(&["config", "set", "tools.builtIn", "read,bash,ls,web_fetch"]).ok();
     world.run(&["-p", "third"]).ok();
     assert_eq!(names(&world), ["read", "bash", "background", "ls", "web_fetch"]);
     // A run that goes on has what is set now.
     world.run(&["-p", "-c", "--tools", "read", "fourth"]).ok();
     assert_eq!(names(&world), ["read"]);
     world.run(&["-p", "--tools", "rm", "x"]).fails(2, &["--tools", "web_fetch"]);
-    world.run(&["config", "set", "tools", "rm"]).fails(2, &["tools", "`grep`"]);
+    world.run(&["config", "set", "tools.builtIn", "rm"]).fails(2, &["tools", "`grep`"]);
     // Those of a project do not count.
-    world.run(&["config", "unset", "tools"]).ok();
+    world.run(&["config", "unset", "tools.builtIn"]).ok();
     std::fs::create_dir(world.path("work/.quipu")).unwrap();
     world.file(
         ".quipu/settings.json",

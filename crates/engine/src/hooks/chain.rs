@@ -252,6 +252,7 @@ impl Hooks {
         &self,
         run: &RunId,
         calls: Vec<ToolCall>,
+        tools: &Arc<[String]>,
         cancel: &CancellationToken,
     ) -> (Vec<HookedCall>, Vec<String>) {
         let (mut hooked, mut notices) = (Vec::with_capacity(calls.len()), Vec::new());
@@ -261,7 +262,7 @@ impl Hooks {
                 if cancel.is_cancelled() || one.blocked.is_some() {
                     break;
                 }
-                self.tool_call(&**hook, run, &mut one, cancel, &mut notices).await;
+                self.tool_call(&**hook, (run, tools), &mut one, cancel, &mut notices).await;
             }
             hooked.push(one);
         }
@@ -271,12 +272,13 @@ impl Hooks {
     async fn tool_call(
         &self,
         hook: &dyn Hook,
-        run: &RunId,
+        (run, tools): (&RunId, &Arc<[String]>),
         one: &mut HookedCall,
         cancel: &CancellationToken,
         notices: &mut Vec<String>,
     ) {
-        let cx = self.context(Some(run));
+        let mut cx = self.context(Some(run));
+        cx.tools = tools.clone();
         let call = one.call.clone();
         let work = async { hook.tool_call(&call, &cx).await };
         let (did, arguments) = match self.call(HookPoint::ToolCall, hook, &cx, cancel, Box::pin(work)).await {

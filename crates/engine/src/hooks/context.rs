@@ -24,6 +24,8 @@ pub struct HookContext {
     pub run: Option<RunId>,
     /// The directory of the session.
     pub cwd: PathBuf,
+    /// The names of the tools that the session offers, where the step is a call; else none.
+    pub tools: Arc<[String]>,
     asker: Option<Asker>,
     runner: Option<Arc<dyn Backend>>,
     /// Whether a question of this call is open.
@@ -54,7 +56,8 @@ impl HookContext {
         cwd: PathBuf,
         asker: Option<Asker>,
     ) -> Self {
-        Self { session, run, cwd, asker, runner: None, asking: watch::channel(false).0 }
+        let tools = Arc::default();
+        Self { session, run, cwd, tools, asker, runner: None, asking: watch::channel(false).0 }
     }
 
     /// The same with what asks models.

@@ -218,7 +218,8 @@ impl Task {
                     let calls = match toolbox.hooks.is_empty() {
                         true => calls.into_iter().map(HookedCall::of).collect(),
                         false => {
-                            let (calls, notices) = toolbox.hooks.tool_calls(&run, calls, &stop).await;
+                            let (calls, notices) =
+                                toolbox.hooks.tool_calls(&run, calls, &toolbox.names(), &stop).await;
                             tell(&input, notices).await;
                             calls
                         }

@@ -15,11 +15,12 @@ use quipu_tools::Tool;
 use quipu_transcript::{FORGOTTEN, PLAN_TOOL, TODO_TOOL, estimate_text};
 use tokio_util::sync::CancellationToken;
 
-use super::absent::AbsentTool;
 use super::asking::{Answer, ask};
 use super::context::{ContextParts, OpeningTerms, checked, checked_opening, tells_forgotten};
+use super::filter::InstalledFilter;
 use super::gather::{FixedTools, GivenTool, ToolSet, in_order};
 use super::prompt::{Frame, Part, SourceParts, compose, take_apart};
+use super::slots::{ContextSlot, InstalledContext, ToolSlot, had, installed, slots};
 use super::{
     CompactionAsk, ContextAsk, ContextSource, OpeningAsk, SOURCE_TEXT, SourceContext, SourceError,
     SourceVersion, ToolSource,
@@ -33,31 +34,8 @@ use crate::travel::SessionView;
 
 /// Tools that know the session that they belong to.
 const OF_A_SESSION: [&str; 3] = [TASK_TOOL, PLAN_TOOL, TODO_TOOL];
-/// Bytes of the name of a source at most.
-const NAME: usize = 128;
 /// The share of the model's window that sections should have at most.
 const SHARE: u64 = 8;
-
-/// A source of tools, and what is known of it.
-struct ToolSlot {
-    name: String,
-    source: Arc<dyn ToolSource>,
-    version: SourceVersion,
-    /// Ours: its tools are no news of a program's, and need no record.
-    is_ours: bool,
-}
-
-/// A source of context that is installed, or that a record names.
-struct ContextSlot {
-    name: String,
-    installed: Option<InstalledContext>,
-}
-
-struct InstalledContext {
-    source: Arc<dyn ContextSource>,
-    version: SourceVersion,
-    wants: Refreshes,
-}
 
 /// What a source gave last, and how often it had changed by then.
 #[derive(Clone)]
@@ -97,6 +75,7 @@ pub(crate) struct Sources {
     /// While it is being opened.
     opening_runner: Runner,
     fixed: FixedTools,
+    filter: Option<InstalledFilter>,
     tools: Vec<ToolSlot>,
     contexts: Vec<ContextSlot>,
     /// Of each source that can change, how often it had at the last report.
@@ -114,6 +93,8 @@ pub(crate) struct SourceOptions<'a> {
     pub(crate) model: &'a Model,
     /// Tools that come from no source.
     pub(crate) tools: FixedTools,
+    /// Decides which of all tools are offered.
+    pub(crate) filter: Option<InstalledFilter>,
     /// Gives ours, which stand before those of other sources.
     pub(crate) own: Option<Arc<dyn ToolSource>>,
     pub(crate) tool_sources: &'a [Arc<dyn ToolSource>],
@@ -170,12 +151,13 @@ impl Sources {
             runner: OnceLock::new(),
             opening_runner: wanted.runner.clone(),
             fixed: wanted.tools.clone(),
+            filter: wanted.filter.clone(),
             tools,
             contexts,
             watched,
             state: Mutex::new(state),
         };
-        let set = sources.first_tools(past.map(|past| &past.epoch), &mut notices).await;
+        let set = sources.first_tools(wanted.model, past.map(|past| &past.epoch), &mut notices).await;
         sources.state_mut().set = set;
         let (prompt, context) = sources.first_prompt(&wanted, past, &mut notices).await;
         (sources, OpeningPrompt { prompt, context, notices })
@@ -197,7 +179,8 @@ impl Sources {
     /// At what else than their own changes some want to be asked.
     pub(crate) fn refreshes(&self) -> Refreshes {
         let all = self.contexts.iter().filter_map(|slot| slot.installed.as_ref()).map(|one| one.wants);
-        all.fold(Refreshes::default(), |all, one| Refreshes {
+        let own = Refreshes { model_change: self.filter.is_some(), ..Refreshes::default() };
+        all.fold(own, |all, one| Refreshes {
             compaction: all.compaction || one.compaction,
             model_change: all.model_change || one.model_change,
             run: all.run || one.run,
@@ -303,7 +286,12 @@ impl Sources {
 
     /// The tools of all sources when the session is opened. Those of one that cannot be asked stand in for themselves, where
     /// the session had them.
-    async fn first_tools(&mut self, past: Option<&Epoch>, notices: &mut Vec<String>) -> ToolSet {
+    async fn first_tools(
+        &mut self,
+        model: &Model,
+        past: Option<&Epoch>,
+        notices: &mut Vec<String>,
+    ) -> ToolSet {
         let never = &CancellationToken::new();
         let had: Vec<Vec<GivenTool>> = self.tools.iter().map(|slot| had(slot, past)).collect();
         let this = &*self;
@@ -334,7 +322,7 @@ impl Sources {
             };
             held.push(LastAnswer { seen, given });
         }
-        let (set, collisions) = self.set_of(&held);
+        let (set, collisions) = self.set_of(&held, model);
         reported.extend(collisions.iter().map(|text| (text.clone(), text.clone())));
         notices.extend(collisions);
         let none = HashMap::new();
@@ -347,11 +335,16 @@ impl Sources {
         set
     }
 
-    fn set_of(&self, held: &[LastAnswer<Vec<GivenTool>>]) -> (ToolSet, Vec<String>) {
+    /// The tools of all sources as a model gets them; with what people should know.
+    fn set_of(&self, held: &[LastAnswer<Vec<GivenTool>>], model: &Model) -> (ToolSet, Vec<String>) {
         let sources = self.tools.iter().zip(held);
         let sources =
             sources.map(|(slot, last)| ((!slot.is_ours).then_some(&*slot.name), last.given.as_slice()));
-        ToolSet::of(&self.fixed, sources)
+        let (set, mut collisions) = ToolSet::of(&self.fixed, sources);
+        let Some(filter) = &self.filter else { return (set, collisions) };
+        let (set, notices) = filter.apply(set, model);
+        collisions.extend(notices);
+        (set, collisions)
     }
 
     /// The system prompt of the session that is opened, and what sources gave of it. What is recorded stands; sources are
@@ -582,7 +575,7 @@ impl Sources {
                 Answer::Cancelled => return (None, notices),
             }
         }
-        let (set, collisions) = self.set_of(&held.tools);
+        let (set, collisions) = self.set_of(&held.tools, model);
         for text in collisions {
             self.tell_once(text.clone(), text, &mut notices);
         }
@@ -729,72 +722,4 @@ fn context_key(name: &str) -> String {
 
 fn context_failed(name: &str, why: &str) -> String {
     format!("The context source {name} is left out for now: {why}.")
-}
-
-/// The name and the version of a source, where it can be installed.
-fn installed(
-    names: &mut HashSet<String>,
-    notices: &mut Vec<String>,
-    reported: Option<(String, SourceVersion)>,
-) -> Option<(String, SourceVersion)> {
-    let why = match &reported {
-        None => "A source is ignored: it panicked when Quipu asked for its name.".to_owned(),
-        Some((name, _)) if name.is_empty() || name.len() > NAME || name.chars().any(char::is_control) => {
-            format!(
-                "A source is ignored: its name has {} bytes; a name must have 1 to {NAME} bytes and no control \
-                 characters.",
-                name.len()
-            )
-        }
-        Some((name, _)) if !names.insert(name.clone()) => {
-            format!("A second source with the name {name} is ignored.")
-        }
-        Some(_) => return reported,
-    };
-    notices.push(why);
-    None
-}
-
-/// The context sources of a session: those that its record names, in that order, then those that it does not.
-fn slots(
-    sources: &[Arc<dyn ContextSource>],
-    past: Option<&Past>,
-    notices: &mut Vec<String>,
-) -> Vec<ContextSlot> {
-    let mut names = HashSet::new();
-    let mut found: Vec<(String, InstalledContext)> = sources
-        .iter()
-        .filter_map(|source| {
-            let named = AssertUnwindSafe(|| (source.name().to_owned(), source.version()));
-            let (name, version) = installed(&mut names, notices, catch_unwind(named).ok())?;
-            let wants = |reason| catch_unwind(AssertUnwindSafe(|| source.wants(reason))).unwrap_or_default();
-            let wants = Refreshes {
-                compaction: wants(EpochReason::Compaction),
-                model_change: wants(EpochReason::ModelChange),
-                run: wants(EpochReason::Run),
-            };
-            Some((name, InstalledContext { source: source.clone(), version, wants }))
-        })
-        .collect();
-    let record = past.and_then(|past| past.epoch.context.as_ref());
-    let mut slots = Vec::new();
-    for name in record.map(|record| &*record.sources).unwrap_or_default() {
-        let at = found.iter().position(|(found, _)| found == name);
-        slots.push(ContextSlot { name: name.clone(), installed: at.map(|at| found.remove(at).1) });
-    }
-    slots.extend(found.into_iter().map(|(name, one)| ContextSlot { name, installed: Some(one) }));
-    slots
-}
-
-/// The tools of a source that the session had when it was written last, standing in for themselves.
-fn had(slot: &ToolSlot, past: Option<&Epoch>) -> Vec<GivenTool> {
-    let Some(past) = past.filter(|_| !slot.is_ours) else { return Vec::new() };
-    let names = past.tool_sources.get(&slot.name).map(Vec::as_slice).unwrap_or_default();
-    let specs = names.iter().filter_map(|name| past.tools.iter().find(|spec| spec.name == *name));
-    specs
-        .map(|spec| {
-            let tool = AbsentTool { spec: spec.clone(), source: slot.name.clone() };
-            GivenTool { tool: Arc::new(tool), spec: spec.clone() }
-        })
-        .collect()
 }

@@ -21,6 +21,10 @@ pub(crate) struct ToolSet {
     from: BTreeMap<String, Vec<String>>,
     /// Those that sources took away, with the source.
     gone: HashMap<String, String>,
+    /// All of them in the order of the model, with the source of the program; also where none is declared.
+    order: Vec<(ToolSpec, Option<String>)>,
+    /// Those that a filter removed, with the reason.
+    removed: HashMap<String, String>,
 }
 
 /// The tools that come with a session.
@@ -104,6 +108,7 @@ impl ToolSet {
         for tool in &fixed.tools {
             let spec = tool.spec().clone();
             owners.insert(spec.name.clone(), None);
+            set.order.push((spec.clone(), None));
             set.tools.insert(spec.name.clone(), tool.clone());
             specs.push(spec);
         }
@@ -123,12 +128,33 @@ impl ToolSet {
                 if let Some(source) = source {
                     set.from.entry(source.to_owned()).or_default().push(spec.name.clone());
                 }
+                set.order.push((spec.clone(), source.map(str::to_owned)));
                 set.tools.insert(spec.name.clone(), tool.clone());
                 specs.push(spec.clone());
             }
         }
         set.specs = if fixed.are_declared { specs.into() } else { Arc::default() };
         (set, collisions)
+    }
+
+    /// All tools in the order of the model, with the source of the program.
+    pub(super) fn unfiltered(&self) -> Vec<(ToolSpec, Option<String>)> {
+        self.order.clone()
+    }
+
+    /// Takes tools away for these reasons.
+    pub(super) fn remove(&mut self, removed: HashMap<String, String>) {
+        if removed.is_empty() {
+            return;
+        }
+        self.tools.retain(|name, _| !removed.contains_key(name));
+        self.order.retain(|(spec, _)| !removed.contains_key(&spec.name));
+        self.specs = self.specs.iter().filter(|spec| !removed.contains_key(&spec.name)).cloned().collect();
+        self.from.retain(|_, names| {
+            names.retain(|name| !removed.contains_key(name));
+            !names.is_empty()
+        });
+        self.removed = removed;
     }
 
     /// Remembers the tools of sources that were there before and are not any more.
@@ -139,7 +165,7 @@ impl ToolSet {
     ) -> Self {
         let before = from.iter().flat_map(|(source, names)| names.iter().map(move |name| (name, source)));
         for (name, source) in before.chain(gone) {
-            if !self.tools.contains_key(name) && self.gone.len() < GONE {
+            if !self.tools.contains_key(name) && !self.removed.contains_key(name) && self.gone.len() < GONE {
                 self.gone.entry(name.clone()).or_insert_with(|| source.clone());
             }
         }
@@ -174,6 +200,9 @@ impl ToolSet {
 
     /// What the model is answered that calls a tool that is not there.
     pub(crate) fn missing(&self, name: &str) -> String {
+        if let Some(why) = self.removed.get(name) {
+            return format!("The tool {name} is not offered here: {why}. Continue without it.");
+        }
         match self.gone.get(name) {
             Some(source) => {
                 format!(

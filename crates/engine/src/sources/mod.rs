@@ -10,9 +10,11 @@ mod absent;
 mod asking;
 mod context;
 mod desk;
+mod filter;
 mod gather;
 mod prompt;
 mod rules;
+mod slots;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,6 +34,8 @@ pub use quipu_machine::EpochReason;
 
 pub(crate) use context::without_additions;
 pub(crate) use desk::{OpeningPrompt, SourceOptions, Sources};
+pub(crate) use filter::InstalledFilter;
+pub use filter::{ToolFilter, ToolFilterAnswer, ToolFilterAsk, UnfilteredTool};
 pub(crate) use gather::{FixedTools, ToolSet, is_tool_name};
 pub(crate) use prompt::{recorded_sections, section_text};
 pub use rules::RulesSource;

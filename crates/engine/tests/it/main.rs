@@ -120,6 +120,8 @@ mod tobe;
 #[cfg(test)]
 mod tobe_files;
 #[cfg(test)]
+mod tool_filter;
+#[cfg(test)]
 mod unkept;
 #[cfg(test)]
 mod wire;

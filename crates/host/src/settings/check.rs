@@ -58,6 +58,10 @@ pub(super) fn check(key: &Key, value: &Value) -> CheckedValue {
             Value::Object(amounts) => return check_budgets(name, amounts),
             _ => false,
         },
+        Kind::ToolPolicies => match value {
+            Value::Object(members) => return super::tools::check_providers(name, members),
+            _ => false,
+        },
         Kind::Servers => match value {
             Value::Object(_) | Value::Bool(false) => {
                 let (_, problems) = CallSettings::of_json(&json!({ name: value }));
@@ -165,6 +169,7 @@ impl Item {
             Self::Port => value.as_u64().is_some_and(|port| (1..=65_535).contains(&port)),
             Self::Rule => text.is_some_and(|text| quipu::rules::Rule::parse(text).is_ok()),
             Self::Tool => text.is_some_and(|text| LISTED_TOOLS.contains(&text)),
+            Self::ToolName => super::tools::is_entry(value),
             Self::Service => text.is_some_and(|text| Path::new(text).is_absolute() || is_address(text)),
         }
     }
@@ -182,6 +187,7 @@ impl Item {
             Self::Port => "a port (1 to 65535)",
             Self::Rule => "a permission rule, such as `bash(git status *)`",
             Self::Tool => "`read`, `bash`, `edit`, `write`, `grep`, `find`, `ls` or `web_fetch`",
+            Self::ToolName => "the name of a tool, a pattern with `*`, or a group such as `group:fs`",
             Self::Service => "`HOST:PORT`, or the absolute path of a socket",
         }
     }
@@ -218,6 +224,7 @@ pub(super) fn read_words(key: &Key, words: &str) -> Result<Value, String> {
         | Kind::Amount
         | Kind::PurposeModels
         | Kind::PurposeBudgets
+        | Kind::ToolPolicies
         | Kind::Servers
         | Kind::Semantic
         | Kind::Hooks => serde_json::from_str(words).unwrap_or_else(|_| Value::from(words)),

@@ -367,7 +367,10 @@ impl Walk<'_> {
                 continue;
             } else if let Some(key) = Key::named(&name) {
                 self.setting(key, &member.value);
-            } else if let Some(key) = Key::formerly_named(&name) {
+            } else if let Some(key) = Key::formerly_named(&name)
+                // A name that became that of a section is one where it holds an object.
+                && !(matches!(member.value.form, Form::Object(_)) && KEYS.iter().any(is_within))
+            {
                 self.problem(member.start, ProblemKind::Renamed { formerly: name, now: key.name.to_owned() });
                 // The new name counts more, wherever it stands.
                 if !members.iter().any(|other| joined(path, &other.name) == key.name) {

@@ -14,6 +14,7 @@ mod publish;
 mod shared;
 mod table;
 pub(crate) mod text;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -41,6 +42,7 @@ pub use self::project::{project_settings_path, project_to_trust, trust_project};
 pub use self::publish::{settings_schema, settings_table};
 pub use self::shared::{HookBudget, SharedHistory};
 pub use self::table::{Effect, Item, KEYS, Key, Kind, ProjectUse};
+pub use self::tools::ToolSettings;
 use quipu::rules::{Effect as RuleEffect, Rule};
 
 /// The models that go on where the chosen one cannot.
@@ -77,8 +79,8 @@ pub struct Settings {
     pub agents: AgentConfig,
     /// Which models get `apply_patch`.
     pub patch_tool: PatchTool,
-    /// The built-in tools to offer; `None` for those of every session.
-    pub tools: Option<Vec<String>>,
+    /// Which tools are offered, and when loops of calls are broken.
+    pub tools: ToolSettings,
     /// How the web is searched.
     pub web: WebSettings,
     /// When a context is summed up.
@@ -339,7 +341,7 @@ impl Settings {
             calls: CallSettings::of_json(&all).0,
             agents: AgentConfig::of(&value),
             patch_tool: PatchTool::of_word(word("applyPatch")),
-            tools: value("tools").map(|_| texts("tools")),
+            tools: ToolSettings::of(&value),
             web: WebSettings {
                 search: word("web.searchService").filter(|word| *word != "off").map(str::to_owned),
                 search_url: word("web.searchUrl").map(str::to_owned),

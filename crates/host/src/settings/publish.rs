@@ -49,6 +49,15 @@ fn schema_of(key: &Key) -> Value {
         Kind::PurposeBudgets => {
             json!({ "type": "object", "additionalProperties": { "type": "number", "minimum": 0 } })
         }
+        Kind::ToolPolicies => {
+            let list = json!({ "type": "array", "items": { "type": "string" } });
+            json!({ "type": "object", "additionalProperties": {
+                "type": "object", "additionalProperties": false, "properties": {
+                    "profile": { "enum": ["minimal", "messaging", "coding", "full"] },
+                    "allow": list, "alsoAllow": list, "deny": list,
+                },
+            } })
+        }
         Kind::Servers => json!({ "anyOf": [
             { "const": false },
             { "type": "object", "additionalProperties": { "anyOf": [{ "type": "string" }, { "const": false }, { "type": "null" }] } },

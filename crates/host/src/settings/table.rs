@@ -47,6 +47,8 @@ pub enum Kind {
     PurposeModels,
     /// US dollars a day by the purposes of work in the background.
     PurposeBudgets,
+    /// Policies of tools by provider, or by `provider/model`.
+    ToolPolicies,
     /// Addresses of model servers by their ids, or `false`.
     Servers,
     /// The embedding model of the semantic search, or `false`.
@@ -76,6 +78,8 @@ pub enum Item {
     Rule,
     /// The name of a built-in tool.
     Tool,
+    /// A name of tools as policies have it: a name, a pattern with `*`, or a group.
+    ToolName,
 }
 
 /// When a change takes effect.
@@ -247,13 +251,152 @@ pub const KEYS: &[Key] = &[
         NETWORK,
         "let models search the web at their provider; no search is asked",
     ),
+    Key {
+        formerly: Some("tools"),
+        ..key(
+            "tools.builtIn",
+            Kind::List(Item::Tool),
+            "",
+            NextSession,
+            TOOLS,
+            "the built-in tools to offer: `read`, `bash`, `edit`, `write`, and also `grep`, `find`, `ls`, `web_fetch`",
+        )
+    },
     key(
-        "tools",
-        Kind::List(Item::Tool),
-        "",
+        "tools.profile",
+        Kind::Word(&["minimal", "messaging", "coding", "full"]),
+        "\"full\"",
         NextSession,
         TOOLS,
-        "the built-in tools to offer: `read`, `bash`, `edit`, `write`, and also `grep`, `find`, `ls`, `web_fetch`",
+        "the tools that sessions may have at most",
+    ),
+    key(
+        "tools.allow",
+        Kind::List(Item::ToolName),
+        "[]",
+        NextSession,
+        TOOLS,
+        "only these tools; all where it is empty: names, patterns with `*`, groups such as `group:fs`",
+    ),
+    key(
+        "tools.alsoAllow",
+        Kind::List(Item::ToolName),
+        "[]",
+        NextSession,
+        TOOLS,
+        "tools besides those of the profile; does not count next to `tools.allow`",
+    ),
+    key(
+        "tools.deny",
+        Kind::List(Item::ToolName),
+        "[]",
+        NextSession,
+        TOOLS,
+        "none of these tools, whatever allows them",
+    ),
+    key(
+        "tools.byProvider",
+        Kind::ToolPolicies,
+        "{}",
+        NextSession,
+        TOOLS,
+        "`profile`, `allow`, `alsoAllow` and `deny` for models, by `provider` or `provider/model`",
+    ),
+    key(
+        "tools.subagents.allow",
+        Kind::List(Item::ToolName),
+        "[]",
+        NextSession,
+        TOOLS,
+        "only these tools for sub-agents",
+    ),
+    key(
+        "tools.subagents.alsoAllow",
+        Kind::List(Item::ToolName),
+        "[]",
+        NextSession,
+        TOOLS,
+        "tools for sub-agents that they do not have by default, such as `schedule`",
+    ),
+    key(
+        "tools.subagents.deny",
+        Kind::List(Item::ToolName),
+        "[]",
+        NextSession,
+        TOOLS,
+        "none of these tools for sub-agents",
+    ),
+    key(
+        "tools.loopDetection.enabled",
+        Kind::Flag,
+        "false",
+        NextSession,
+        ALLOWED,
+        "stop calls that go in circles",
+    ),
+    key(
+        "tools.loopDetection.historySize",
+        Kind::Number { least: 1, most: 10_000 },
+        "30",
+        NextSession,
+        ALLOWED,
+        "calls of a run that are remembered",
+    ),
+    key(
+        "tools.loopDetection.warning",
+        Kind::Number { least: 1, most: 10_000 },
+        "10",
+        NextSession,
+        ALLOWED,
+        "repetitions of a call that the model is warned about",
+    ),
+    key(
+        "tools.loopDetection.unknownTool",
+        Kind::Number { least: 1, most: 10_000 },
+        "10",
+        NextSession,
+        ALLOWED,
+        "calls in a row of a tool that does not exist, after which its calls are rejected",
+    ),
+    key(
+        "tools.loopDetection.critical",
+        Kind::Number { least: 1, most: 10_000 },
+        "20",
+        NextSession,
+        ALLOWED,
+        "repetitions without progress after which a call is rejected",
+    ),
+    key(
+        "tools.loopDetection.breaker",
+        Kind::Number { least: 1, most: 10_000 },
+        "30",
+        NextSession,
+        ALLOWED,
+        "the same for every call, whichever detectors are on",
+    ),
+    key(
+        "tools.loopDetection.genericRepeat",
+        Kind::Flag,
+        "true",
+        NextSession,
+        ALLOWED,
+        "look for one call again and again",
+    ),
+    key(
+        "tools.loopDetection.knownPollNoProgress",
+        Kind::Flag,
+        "true",
+        NextSession,
+        ALLOWED,
+        "look for polls of a background command that find nothing new",
+    ),
+    key(
+        "tools.loopDetection.pingPong",
+        Kind::Flag,
+        "true",
+        NextSession,
+        ALLOWED,
+        "look for two calls in turn",
     ),
     key(
         "background",
@@ -839,9 +982,11 @@ impl Kind {
                 "a list of permission rules, such as [\"bash(git status *)\"]".to_owned()
             }
             Self::List(Item::Tool) => "a list of tools, such as [\"read\", \"grep\"]".to_owned(),
+            Self::List(Item::ToolName) => "a list of tools, such as [\"read\", \"group:web\"]".to_owned(),
             Self::List(Item::Service) => "a list of services, such as [\"localhost:5432\"]".to_owned(),
             Self::PurposeModels => "an object of names of models".to_owned(),
             Self::PurposeBudgets => "an object of amounts in US dollars, 0 or more".to_owned(),
+            Self::ToolPolicies => "an object of policies by provider".to_owned(),
             Self::Servers => "an object of URLs, or false".to_owned(),
             Self::Semantic => "an object, or false".to_owned(),
             Self::Hooks => "an object of events".to_owned(),
@@ -861,7 +1006,9 @@ impl Kind {
             Self::List(Item::Port) => "list of numbers".to_owned(),
             Self::List(_) => "list of texts".to_owned(),
             Self::Servers | Self::Semantic => "object, or `false`".to_owned(),
-            Self::PurposeModels | Self::PurposeBudgets | Self::Hooks => "object".to_owned(),
+            Self::PurposeModels | Self::PurposeBudgets | Self::ToolPolicies | Self::Hooks => {
+                "object".to_owned()
+            }
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::prepare::{
 use crate::search;
 use crate::structured;
 use crate::thinking::mapped;
+use crate::tool_schema::{self, SchemaDialect};
 
 /// The smallest budget that the wire takes.
 const MIN_BUDGET: u64 = 1_024;
@@ -62,7 +63,7 @@ pub(super) fn encode(
                 AnyTool::Own(Tool {
                     name: &tool.name,
                     description: &tool.description,
-                    input_schema: sendable(&tool.parameters),
+                    input_schema: tool_schema::sent(tool, SchemaDialect::JsonSchema),
                     cache_control: None,
                 })
             })

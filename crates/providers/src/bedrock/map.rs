@@ -17,9 +17,10 @@ use super::wire::{
 use crate::body::{Body, BodyBuilder, Memory};
 use crate::prepare::{
     self, Calls, MAX_NAME, MIN_ANSWER, NO_OUTPUT, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, fit,
-    own_tokens, sendable, wanted_tokens, wire_name,
+    own_tokens, wanted_tokens, wire_name,
 };
 use crate::thinking::mapped;
+use crate::tool_schema::{self, SchemaDialect};
 use crate::{CallOptions, clamp_level};
 
 /// The smallest budget that a model takes.
@@ -58,7 +59,10 @@ pub(super) fn encode(
         let mut tools: Vec<_> = request
             .tools
             .iter()
-            .map(|tool| spec(&tool.name, &tool.description, sendable(&tool.parameters)))
+            .map(|tool| {
+                let schema = tool_schema::sent(tool, SchemaDialect::JsonSchema);
+                spec(&tool.name, &tool.description, schema)
+            })
             .collect();
         if lacks_tools {
             let (name, description) = NO_TOOL;

@@ -22,6 +22,7 @@ use crate::prepare::{
 };
 use crate::search;
 use crate::structured;
+use crate::tool_schema::{self, SchemaDialect};
 use crate::{CacheRetention, CallOptions, clamp_level};
 
 /// Length of a tool call's id at most.
@@ -68,7 +69,7 @@ pub(super) fn encode(
             .map(|tool| Declaration {
                 name: &tool.name,
                 description: &tool.description,
-                parameters_json_schema: sendable(&tool.parameters),
+                parameters_json_schema: tool_schema::sent(tool, SchemaDialect::Subset),
             })
             .collect();
         let tools = (!declarations.is_empty()).then_some(Tools {

@@ -12,9 +12,10 @@ use super::wire::{
 use crate::body::{Body, BodyBuilder, Memory};
 use crate::prepare::{
     self, Calls, MAX_NAME, NO_RESULT, NO_TOOL_OUTPUT, RESULTS_READ, TOOL_IMAGE_OMITTED, UserBlock, arguments,
-    output_tokens, sampling, sendable, wire_name,
+    output_tokens, sampling, wire_name,
 };
 use crate::thinking::mapped;
+use crate::tool_schema::{self, SchemaDialect};
 use crate::{CacheRetention, CallOptions, clamp_level};
 
 /// Length of a call's id. The server takes no other, and letters and digits only.
@@ -51,7 +52,7 @@ pub(super) fn encode(
     let rest = serde_json::to_string(&(prompt_cache_key, &effort, &own)).unwrap_or_default();
     let mut growing: BodyBuilder<State> = memory.go_on(request, rest, "messages", |out| {
         let tools = request.tools.iter().map(|tool| {
-            let parameters = sendable(&tool.parameters);
+            let parameters = tool_schema::sent(tool, SchemaDialect::JsonSchema);
             let (name, description) = (&tool.name, &tool.description);
             Tool::Function { function: Function { name, description, parameters, strict: false } }
         });

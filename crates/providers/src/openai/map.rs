@@ -19,6 +19,7 @@ use crate::prepare::{
 };
 use crate::structured::{self, FormDefault};
 use crate::thinking::mapped;
+use crate::tool_schema::{self, SchemaDialect};
 use crate::{CacheRetention, CallOptions};
 use crate::{clamp_level, level_name};
 
@@ -172,7 +173,7 @@ fn tools<'a>(
         function: Function {
             name: &tool.name,
             description: &tool.description,
-            parameters: sendable(&tool.parameters),
+            parameters: tool_schema::sent(tool, SchemaDialect::JsonSchema),
             strict: compat.supports_strict_mode.then_some(false),
         },
         cache_control: mark.filter(|_| at == last),

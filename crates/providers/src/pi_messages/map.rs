@@ -14,8 +14,9 @@ use super::wire::{BodyTail, Context, Head, Options, Tool};
 use crate::body::{Body, BodyBuilder, Memory};
 use crate::prepare::{
     self, Calls, NO_OUTPUT, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, output_tokens, sampling,
-    sendable, wire_name,
+    wire_name,
 };
+use crate::tool_schema::{self, SchemaDialect};
 use crate::{CacheRetention, CallOptions, clamp_level, level_name};
 
 /// Length of a call's id at most. What a gateway gives holds the ids of the server behind it.
@@ -52,7 +53,7 @@ pub(super) fn encode(
     let rest = serde_json::to_string(&options()).unwrap_or_default();
     let mut growing: BodyBuilder<State> = memory.go_on(request, rest, "messages", |out| {
         let tools = request.tools.iter().map(|tool| {
-            let parameters = sendable(&tool.parameters);
+            let parameters = tool_schema::sent(tool, SchemaDialect::JsonSchema);
             Tool { name: &tool.name, description: &tool.description, parameters }
         });
         let system_prompt = Some(&*request.system).filter(|text| !text.trim().is_empty());

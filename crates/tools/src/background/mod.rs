@@ -3,6 +3,7 @@
 //! A command belongs to the [`BackgroundCommands`] that started it and ends with them. Its processes are in the registry of
 //! `bash`, so they die with the agent however it ends.
 
+mod log;
 mod output;
 
 use std::collections::VecDeque;
@@ -17,9 +18,12 @@ use quipu_workspace::{
     CommandNeeds, OutputBuffer, OutputLimits, OutputPlace, ProcessRegistry, ReadyShell, Sandbox,
     ShellCommand, ShellEnd, ShellError, SpillState,
 };
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::truncate::{MAX_BYTES, MAX_LINES};
+pub(crate) use log::{LogLines, LogRange};
+use log::LogSource;
 use output::UnreadOutput;
 pub use output::UnreadText;
 
@@ -79,6 +83,9 @@ pub enum BackgroundError {
     /// There is none with this id.
     #[error("No background command {0} in this session{known}", known = known(.1))]
     NoSuch(String, Vec<BackgroundId>),
+    /// The file with its output cannot be read.
+    #[error("The output of the command cannot be read: {0}")]
+    Log(#[source] std::io::Error),
     /// The shell did not start.
     #[error(transparent)]
     Shell(#[from] ShellError),
@@ -146,6 +153,8 @@ struct BackgroundCommand {
     started: Instant,
     cancel: CancellationToken,
     progress: Mutex<Progress>,
+    /// It printed something.
+    news: Notify,
     /// It has ended, and whoever hears of it has heard.
     over: CancellationToken,
 }
@@ -203,7 +212,10 @@ impl BackgroundCommand {
             && progress.file.is_none()
         {
             progress.file = Some(path.to_path_buf());
+            progress.output.is_filed();
         }
+        drop(progress);
+        self.news.notify_waiters();
     }
 
     fn kill(&self, reason: KillReason) {
@@ -262,6 +274,7 @@ impl BackgroundCommands {
                 started: Instant::now(),
                 cancel: self.0.root.child_token(),
                 progress: Mutex::default(),
+                news: Notify::new(),
                 over: CancellationToken::new(),
             });
             state.commands.push_back(running.clone());
@@ -314,6 +327,69 @@ impl BackgroundCommands {
         text.file = progress.file.clone();
         drop(progress);
         Ok((running.status(), text))
+    }
+
+    /// Waits until one has printed something that can be read, or has ended; at most so long.
+    ///
+    /// # Errors
+    /// There is none with this id.
+    pub async fn wait(
+        &self,
+        id: &str,
+        longest: Duration,
+        cancel: &CancellationToken,
+    ) -> Result<(), BackgroundError> {
+        let running = self.find(id)?;
+        let news = async {
+            loop {
+                let printed = running.news.notified();
+                let mut printed = std::pin::pin!(printed);
+                // From here on nothing is missed.
+                printed.as_mut().enable();
+                let has_news = {
+                    let progress = running.progress();
+                    progress.end.is_some() || progress.output.has_news(false)
+                };
+                if has_news {
+                    return;
+                }
+                tokio::select! {
+                    () = printed => {}
+                    () = running.over.cancelled() => return,
+                }
+            }
+        };
+        tokio::select! {
+            () = news => {}
+            () = cancel.cancelled() => {}
+            () = tokio::time::sleep(longest) => {}
+        }
+        Ok(())
+    }
+
+    /// Lines of the whole output of one, in bounded memory; nothing counts as read.
+    ///
+    /// # Errors
+    /// There is none with this id, or its file cannot be read.
+    pub(crate) async fn log(
+        &self,
+        id: &str,
+        range: LogRange,
+    ) -> Result<(BackgroundStatus, LogLines), BackgroundError> {
+        let running = self.find(id)?;
+        let source = {
+            let progress = running.progress();
+            match &progress.file {
+                Some(path) => LogSource::File(path.clone()),
+                None => {
+                    let (text, before) = progress.output.log(progress.end.is_some());
+                    LogSource::Text { text: text.to_owned(), before }
+                }
+            }
+        };
+        let read = tokio::task::spawn_blocking(move || source.lines(range)).await;
+        let lines = read.map_err(std::io::Error::other).and_then(|lines| lines);
+        Ok((running.status(), lines.map_err(BackgroundError::Log)?))
     }
 
     /// The end of the output, at most 16 KB, secrets included; nothing counts as read.

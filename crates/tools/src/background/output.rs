@@ -22,6 +22,10 @@ pub(super) struct UnreadOutput {
     /// Unread bytes before it that had no room.
     skipped: u64,
     recent: String,
+    /// All of it, while it is short; nothing once a file holds it.
+    log: String,
+    /// Lines before those that had no room.
+    log_cut: u64,
 }
 
 /// Unread output, cut to what a result may hold.
@@ -52,10 +56,33 @@ impl UnreadOutput {
         if self.text.len() > 2 * MAX_BYTES {
             self.skipped += cut(&mut self.text, MAX_BYTES) as u64;
         }
+        self.log.push_str(part);
+        if self.log.len() > 4 * MAX_BYTES {
+            let lines = self.log.matches('\n').count();
+            cut(&mut self.log, 2 * MAX_BYTES);
+            self.log_cut += (lines - self.log.matches('\n').count()) as u64;
+        }
         self.recent.push_str(&part[part.ceil_char_boundary(part.len().saturating_sub(RECENT))..]);
         if self.recent.len() > 2 * RECENT {
             cut(&mut self.recent, RECENT);
         }
+    }
+
+    /// A file holds all of it from now on.
+    pub(super) fn is_filed(&mut self) {
+        (self.log, self.log_cut) = (String::new(), 0);
+    }
+
+    /// What was printed so far, and how many lines before that are gone. While the command runs, the end of it that may be half
+    /// of a secret waits.
+    pub(super) fn log(&self, has_ended: bool) -> (&str, u64) {
+        let whole = if has_ended { self.log.len() } else { whole(&self.log) };
+        (&self.log[..whole], self.log_cut)
+    }
+
+    /// Whether something can be taken.
+    pub(super) fn has_news(&self, has_ended: bool) -> bool {
+        self.skipped > 0 || if has_ended { !self.text.is_empty() } else { whole(&self.text) > 0 }
     }
 
     pub(super) fn unread(&self) -> u64 {

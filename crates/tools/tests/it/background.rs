@@ -179,3 +179,60 @@ async fn last_handle_takes_its_commands_along() {
     tokio::time::timeout(Duration::from_secs(30), over.cancelled()).await.unwrap();
     assert_eq!(*ended.lock().unwrap(), [BackgroundEnd::Killed(KillReason::Close)]);
 }
+
+/// One action with more than an id.
+async fn with(bench: &Bench, arguments: serde_json::Value) -> String {
+    text(&bench.run("background", arguments).await)
+}
+
+#[tokio::test]
+async fn wait_returns_with_output_or_with_the_end() {
+    let bench = Bench::with_background();
+    start(&bench, "mkfifo gate; echo half; cat gate; exit 2").await;
+    let first = with(&bench, json!({ "action": "wait", "id": "b1", "timeout": 30 })).await;
+    assert!(first.starts_with("half\n\n[b1 has been running for "), "{first}");
+    let nothing = with(&bench, json!({ "action": "wait", "id": "b1", "timeout": 0.01 })).await;
+    assert!(nothing.starts_with("(no new output)\n\n[b1 has been running for "), "{nothing}");
+    let gate = bench.path("gate");
+    let (last, ()) = tokio::join!(with(&bench, json!({ "action": "wait", "id": "b1", "timeout": 30 })), async {
+        tokio::fs::write(gate, "").await.unwrap();
+    });
+    assert!(last.starts_with("(no new output)\n\n[b1 exited with code 2 after "), "{last}");
+    let again = with(&bench, json!({ "action": "wait", "id": "b1" })).await;
+    assert_eq!(again, last, "what has ended is not waited for");
+    let wrong = with(&bench, json!({ "action": "wait", "id": "b9" })).await;
+    assert!(wrong.contains("No background command b9"), "{wrong}");
+}
+
+#[tokio::test]
+async fn wait_ends_with_its_call() {
+    let bench = Bench::with_background();
+    start(&bench, "cat").await;
+    bench.cx.cancel.cancel();
+    let told = with(&bench, json!({ "action": "wait", "id": "b1", "timeout": 30 })).await;
+    assert!(told.starts_with("(no new output)"), "{told}");
+}
+
+#[tokio::test]
+async fn log_shows_lines_by_number_and_reads_nothing() {
+    let bench = Bench::with_background();
+    let mut events = heard(&commands(&bench));
+    start(&bench, "seq 1 300").await;
+    events.recv().await;
+    events.recv().await;
+    let log = |arguments: serde_json::Value| with(&bench, arguments);
+    let last = log(json!({ "action": "log", "id": "b1" })).await;
+    assert!(last.starts_with("101\n") && last.contains("\n300\n\n[b1 exited with code 0 after "), "{last}");
+    assert!(last.ends_with("Lines 101-300 of 300.]"), "{last}");
+    let part = log(json!({ "action": "log", "id": "b1", "offset": 5, "limit": 2 })).await;
+    assert!(part.starts_with("5\n6\n\n[") && part.ends_with("Lines 5-6 of 300. Continue with offset=7.]"), "{part}");
+    let beyond = log(json!({ "action": "log", "id": "b1", "offset": 301 })).await;
+    assert!(beyond.starts_with("(no lines)\n") && beyond.ends_with("No lines of 300.]"), "{beyond}");
+    assert!(act(&bench, "output", "b1").await.starts_with("1\n2\n"), "it is unread still");
+    // A long one is read from its file.
+    start(&bench, "seq 1 100000").await;
+    events.recv().await;
+    events.recv().await;
+    let part = log(json!({ "action": "log", "id": "b2", "offset": 70_000, "limit": 1 })).await;
+    assert!(part.starts_with("70000\n\n[") && part.contains("Lines 70000-70000 of 100000."), "{part}");
+}

@@ -1,0 +1,120 @@
+//! Which tools a session offers, by the policy of the settings.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use quipu::{ToolFilter, ToolFilterAnswer, ToolFilterAsk};
+use quipu_policy::{
+    PolicyInput, PolicyPlan, PolicyReport, SubAgentPolicy, ToolName, ToolPolicy, judge, steps,
+};
+
+use quipu_providers::{SchemaChange, schema_dialect, tool_schema};
+
+use crate::settings::ToolSettings;
+
+/// The policy of the settings over the tools of a session and its sub-agents.
+#[derive(Debug)]
+pub struct SettingsToolFilter {
+    settings: ToolSettings,
+    /// What the agent of the session says, where it is one with settings of its own.
+    agent: Option<ToolPolicy>,
+    /// The deepest level of sub-agents.
+    max_depth: u32,
+    /// What came of it the last time for the session itself.
+    last: Mutex<Option<FilteredTools>>,
+}
+
+/// The tools of a session, and what the policy left of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilteredTools {
+    /// All of them, in the order of the model.
+    pub tools: Vec<ToolName>,
+    /// What is left, and why the others are not.
+    pub report: PolicyReport,
+    /// The tools whose schema is sent otherwise than it was declared.
+    pub changed_schemas: Vec<ChangedSchema>,
+}
+
+/// A schema that is sent otherwise than it was declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedSchema {
+    /// The tool.
+    pub tool: String,
+    /// What was changed, in order.
+    pub changes: Vec<SchemaChange>,
+}
+
+impl ChangedSchema {
+    /// Whether the model knows less of the arguments than the tool wants.
+    fn is_serious(&self) -> bool {
+        self.changes.iter().any(|change| match change {
+            SchemaChange::NotASchema | SchemaChange::TooLarge | SchemaChange::TooDeep => true,
+            SchemaChange::Root | SchemaChange::Keywords => false,
+        })
+    }
+
+    fn notice(&self) -> String {
+        let why: Vec<&str> = self.changes.iter().map(|change| change.words()).collect();
+        format!("The schema of the tool {} is not sent as it is: {}.", self.tool, why.join("; "))
+    }
+}
+
+impl SettingsToolFilter {
+    /// By these settings.
+    pub(crate) fn new(settings: ToolSettings, agent: Option<ToolPolicy>, max_depth: u32) -> Arc<Self> {
+        Arc::new(Self { settings, agent, max_depth, last: Mutex::default() })
+    }
+
+    /// What the policy left of the session's tools; `None` before it is open.
+    pub fn last(&self) -> Option<FilteredTools> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn plan(&self, ask: &ToolFilterAsk<'_>) -> PolicyPlan {
+        let lists = self.settings.sub_agents.clone();
+        let sub_agent = SubAgentPolicy { depth: ask.depth, max_depth: self.max_depth, lists };
+        // The tools of the spawning session are all that is lent, so its policy holds without being repeated.
+        steps(&PolicyInput {
+            global: Some(&self.settings.policy),
+            agent: self.agent.as_ref(),
+            model: Some((&ask.model.provider, &ask.model.id)),
+            sub_agent: (ask.depth > 0).then_some(&sub_agent),
+            ..PolicyInput::default()
+        })
+    }
+}
+
+impl ToolFilter for SettingsToolFilter {
+    fn filter(&self, ask: &ToolFilterAsk<'_>) -> ToolFilterAnswer {
+        let of = |tool: &quipu::UnfilteredTool<'_>| match tool.source {
+            Some(source) => ToolName::of_source(tool.name, source),
+            None => ToolName::built_in(tool.name),
+        };
+        let tools: Vec<ToolName> = ask.tools.iter().map(of).collect();
+        let report = judge(&tools, &self.plan(ask));
+        let removed = report.removed.iter().map(|one| {
+            let why = one.to_string();
+            let why = why.strip_prefix(&format!("{}: ", one.tool)).map(str::to_owned).unwrap_or(why);
+            (one.tool.clone(), why)
+        });
+        let removed = removed.collect();
+        // What a sub-agent lacks, its session knows already.
+        let mut notices: Vec<String> = match ask.depth {
+            0 => report.warnings.iter().map(|warning| format!("Tools: {warning}.")).collect(),
+            _ => Vec::new(),
+        };
+        let dialect = schema_dialect(ask.model);
+        let kept = ask.tools.iter().filter(|tool| report.kept.iter().any(|name| name == tool.name));
+        let changed = kept.map(|tool| ChangedSchema {
+            tool: tool.name.to_owned(),
+            changes: tool_schema(tool.parameters, dialect).changes,
+        });
+        let changed_schemas: Vec<_> = changed.filter(|one| !one.changes.is_empty()).collect();
+        let serious = changed_schemas.iter().filter(|one| one.is_serious() && ask.depth == 0);
+        notices.extend(serious.map(ChangedSchema::notice));
+        if ask.depth == 0 {
+            let filtered = FilteredTools { tools, report, changed_schemas };
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(filtered);
+        }
+        ToolFilterAnswer { removed, notices }
+    }
+}

@@ -1,0 +1,366 @@
+//! The steps of a policy in their order: profile, provider, lists, agent, group, sender, sandbox, sub-agent, inherited.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::{NameFilter, ToolName};
+use crate::profile::ToolProfile;
+use crate::warnings::PolicyWarning;
+
+/// Allow and deny entries as they are written.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NameLists {
+    /// Only these; all where it is empty.
+    pub allow: Vec<String>,
+    /// These beside what a profile or a default allows.
+    pub also_allow: Vec<String>,
+    /// None of these.
+    pub deny: Vec<String>,
+}
+
+/// What one place of the settings says of tools.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ToolPolicy {
+    /// The profile.
+    pub profile: Option<ToolProfile>,
+    /// Only these; all where it is empty.
+    pub allow: Vec<String>,
+    /// These beside what the profile allows.
+    pub also_allow: Vec<String>,
+    /// None of these.
+    pub deny: Vec<String>,
+    /// The same for models, by `provider` or `provider/model`.
+    pub by_provider: BTreeMap<String, ToolPolicy>,
+    /// The same for senders, by `id:`, `e164:`, `username:` or `name:` and their value, or `*`.
+    pub by_sender: SenderPolicy,
+}
+
+/// Lists for senders, by who they are.
+pub type SenderPolicy = BTreeMap<String, NameLists>;
+
+/// Who sent a message.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sender {
+    /// The id that the channel gives.
+    pub id: Option<String>,
+    /// The phone number.
+    pub e164: Option<String>,
+    /// The name of the account.
+    pub username: Option<String>,
+    /// The name that people see.
+    pub name: Option<String>,
+}
+
+/// What narrows a sub-agent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SubAgentPolicy {
+    /// Its level: 1 for one that a person's session sent.
+    pub depth: u32,
+    /// The deepest level that there may be.
+    pub max_depth: u32,
+    /// What the settings say of sub-agents.
+    pub lists: NameLists,
+}
+
+/// The steps of the session that spawned this one, all of which hold here too.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct InheritedPolicy {
+    /// Those steps.
+    pub steps: Vec<PolicyStep>,
+}
+
+/// Everything that a policy is made of.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PolicyInput<'a> {
+    /// `tools` of the settings.
+    pub global: Option<&'a ToolPolicy>,
+    /// `tools` of the agent.
+    pub agent: Option<&'a ToolPolicy>,
+    /// The provider and the id of the model.
+    pub model: Option<(&'a str, &'a str)>,
+    /// What the group says that the conversation is in.
+    pub group: Option<&'a ToolPolicy>,
+    /// Who sent the message.
+    pub sender: Option<&'a Sender>,
+    /// What the sandbox says, where commands are in one; see [`sandbox_lists`].
+    pub sandbox: Option<&'a NameLists>,
+    /// What narrows a sub-agent.
+    pub sub_agent: Option<&'a SubAgentPolicy>,
+    /// What the spawning session had.
+    pub inherited: Option<&'a InheritedPolicy>,
+}
+
+/// Whose settings a step comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PolicyLevel {
+    /// `tools`.
+    Global,
+    /// `tools` of the agent.
+    Agent,
+}
+
+/// Where a step comes from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PolicyScope {
+    /// The profile with `alsoAllow`.
+    Profile(PolicyLevel),
+    /// The profile of a member of `byProvider`.
+    ProviderProfile(PolicyLevel, String),
+    /// `allow` and `deny`.
+    Lists(PolicyLevel),
+    /// The same of a member of `byProvider`.
+    ProviderLists(PolicyLevel, String),
+    /// The lists of the group.
+    Group,
+    /// The lists of a sender in the group.
+    GroupSender(String),
+    /// The lists of a sender.
+    Sender(String),
+    /// The sandbox.
+    Sandbox,
+    /// A sub-agent.
+    SubAgent,
+    /// A step of the session that spawned this one.
+    Inherited(Box<PolicyScope>),
+}
+
+impl PolicyLevel {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Global => "tools",
+            Self::Agent => "the agent's tools",
+        }
+    }
+}
+
+impl fmt::Display for PolicyScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Profile(level) => write!(f, "{}.profile", level.word()),
+            Self::ProviderProfile(level, key) => write!(f, "{}.byProvider.{key}.profile", level.word()),
+            Self::Lists(level) => write!(f, "{}.allow and deny", level.word()),
+            Self::ProviderLists(level, key) => write!(f, "{}.byProvider.{key}", level.word()),
+            Self::Group => f.write_str("the group"),
+            Self::GroupSender(key) => write!(f, "the sender {key} in the group"),
+            Self::Sender(key) => write!(f, "the sender {key}"),
+            Self::Sandbox => f.write_str("the sandbox"),
+            Self::SubAgent => f.write_str("sub-agents"),
+            Self::Inherited(scope) => write!(f, "the session that sent this one: {scope}"),
+        }
+    }
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyStep {
+    /// Where it comes from.
+    pub scope: PolicyScope,
+    /// What it keeps.
+    pub filter: NameFilter,
+    /// Whether a person wrote its entries: unknown ones are reported then.
+    pub(crate) is_written: bool,
+}
+
+/// The steps of a policy in their order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PolicyPlan {
+    /// The steps; a tool must pass all of them.
+    pub steps: Vec<PolicyStep>,
+    /// Likely mistakes.
+    pub warnings: Vec<PolicyWarning>,
+}
+
+impl PolicyPlan {
+    /// Whether it removes nothing.
+    pub fn is_open(&self) -> bool {
+        self.steps.iter().all(|step| step.filter.is_open())
+    }
+
+    /// The plan as the sessions have it that a session with it spawns.
+    #[must_use]
+    pub fn to_inherited(&self) -> InheritedPolicy {
+        let steps = self.steps.iter().map(|step| match &step.scope {
+            PolicyScope::Inherited(_) => step.clone(),
+            scope => PolicyStep { scope: PolicyScope::Inherited(Box::new(scope.clone())), ..step.clone() },
+        });
+        InheritedPolicy { steps: steps.collect() }
+    }
+
+    fn add(&mut self, scope: PolicyScope, filter: NameFilter, is_written: bool) {
+        if !filter.is_open() {
+            self.steps.push(PolicyStep { scope, filter, is_written });
+        }
+    }
+
+    /// `allow` and `deny` of a place; `alsoAllow` does not count beside `allow`.
+    fn add_lists(&mut self, scope: PolicyScope, allow: &[String], also: &[String], deny: &[String]) {
+        if !allow.is_empty() && !also.is_empty() {
+            self.warnings.push(PolicyWarning::AllowAndAlso { scope: scope.clone() });
+        }
+        self.add(scope, filter(allow, deny), true);
+    }
+
+    fn add_profile(&mut self, scope: PolicyScope, profile: ToolProfile, also: &[String]) {
+        if profile == ToolProfile::Full {
+            return;
+        }
+        let allow = profile.entries().iter().copied().chain(also.iter().map(String::as_str));
+        self.add(scope, NameFilter::new(allow, []), !also.is_empty());
+    }
+}
+
+fn filter(allow: &[String], deny: &[String]) -> NameFilter {
+    NameFilter::new(allow.iter().map(String::as_str), deny.iter().map(String::as_str))
+}
+
+impl ToolPolicy {
+    /// `alsoAllow`, where it counts.
+    fn also(&self) -> &[String] {
+        if self.allow.is_empty() { &self.also_allow } else { &[] }
+    }
+}
+
+/// The member of a `byProvider` that counts for a model, with its key: `provider/model` before `provider`.
+pub fn provider_policy<'a>(
+    all: &'a BTreeMap<String, ToolPolicy>,
+    (provider, model): (&str, &str),
+) -> Option<(&'a str, &'a ToolPolicy)> {
+    let named = |wanted: &str| {
+        all.iter()
+            .find(|(key, _)| key.trim().eq_ignore_ascii_case(wanted))
+            .map(|(key, one)| (key.as_str(), one))
+    };
+    named(&format!("{provider}/{model}")).or_else(|| named(provider))
+}
+
+/// The lists that count for a sender, with their key: by id, phone number, account, name, and last those for everybody.
+fn sender_lists<'a>(all: &'a SenderPolicy, sender: &Sender) -> Option<(&'a str, &'a NameLists)> {
+    let kinds =
+        [("id", &sender.id), ("e164", &sender.e164), ("username", &sender.username), ("name", &sender.name)];
+    let named = |wanted: &str| {
+        all.iter()
+            .find(|(key, _)| key.trim().eq_ignore_ascii_case(wanted))
+            .map(|(key, one)| (key.as_str(), one))
+    };
+    kinds
+        .into_iter()
+        .filter_map(|(kind, value)| named(&format!("{kind}:{}", value.as_deref()?.trim_start_matches('@'))))
+        .next()
+        .or_else(|| named("*"))
+}
+
+/// Tools that a session in a sandbox has by default.
+const SANDBOX_ALLOW: &[&str] = &[
+    "bash",
+    "background",
+    "read",
+    "write",
+    "edit",
+    "apply_patch",
+    "grep",
+    "find",
+    "ls",
+    "image",
+    "task",
+    "sessions_list",
+    "sessions_history",
+    "sessions_send",
+    "sessions_spawn",
+    "sessions_yield",
+    "subagents",
+    "session_status",
+];
+/// Tools that it does not have by default.
+const SANDBOX_DENY: &[&str] = &["browser", "canvas", "nodes", "schedule", "gateway"];
+
+/// The lists of a sandbox, made of the defaults and what the settings say: an entry that is allowed by name is not denied by
+/// default, and `image` is there unless it is denied.
+pub fn sandbox_lists(written: &NameLists) -> NameLists {
+    let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let mut allow = match written.allow.is_empty() {
+        true => [own(SANDBOX_ALLOW), written.also_allow.clone()].concat(),
+        false => written.allow.clone(),
+    };
+    allow.push("image".to_owned());
+    let named = filter(&[&written.allow[..], &written.also_allow[..]].concat(), &[]);
+    let is_opened = |name: &str| !named.is_open() && named.keeps(&ToolName::built_in(name));
+    let mut deny = written.deny.clone();
+    deny.extend(own(SANDBOX_DENY).into_iter().filter(|name| !is_opened(name)));
+    NameLists { allow, also_allow: Vec::new(), deny }
+}
+
+/// Tools that no sub-agent has by default.
+const SUB_AGENT_DENY: &[&str] =
+    &["schedule", "gateway", "agents_list", "session_status", "sessions_send", "message"];
+/// Tools that a sub-agent does not have by default that can send none itself.
+const LEAF_DENY: &[&str] = &["task", "subagents", "sessions_list", "sessions_history", "sessions_spawn"];
+
+fn sub_agent_filter(policy: &SubAgentPolicy) -> NameFilter {
+    let SubAgentPolicy { depth, max_depth, lists } = policy;
+    let leaf: &[&str] = if depth >= max_depth { LEAF_DENY } else { &[] };
+    let named = filter(&[&lists.allow[..], &lists.also_allow[..]].concat(), &[]);
+    let is_opened = |name: &str| !named.is_open() && named.keeps(&ToolName::built_in(name));
+    let denied = SUB_AGENT_DENY.iter().chain(leaf).copied().filter(|name| !is_opened(name));
+    NameFilter::new(
+        lists.allow.iter().map(String::as_str),
+        lists.deny.iter().map(String::as_str).chain(denied),
+    )
+}
+
+/// The steps of a policy in their order. Each of them can only narrow what those before it leave.
+pub fn steps(input: &PolicyInput<'_>) -> PolicyPlan {
+    let mut plan = PolicyPlan::default();
+    let levels = [(PolicyLevel::Global, input.global), (PolicyLevel::Agent, input.agent)];
+    let written = || levels.iter().filter_map(|(level, policy)| Some((*level, (*policy)?)));
+    // The agent's profile takes the place of the global one, and so does its `alsoAllow`.
+    if let Some((level, profile)) = written().filter_map(|(level, one)| Some((level, one.profile?))).last() {
+        let also = written().map(|(_, one)| one.also()).filter(|also| !also.is_empty()).last();
+        plan.add_profile(PolicyScope::Profile(level), profile, also.unwrap_or_default());
+    }
+    let by_provider: Vec<(PolicyLevel, &str, &ToolPolicy)> = written()
+        .filter_map(|(level, one)| {
+            let (key, policy) = provider_policy(&one.by_provider, input.model?)?;
+            Some((level, key, policy))
+        })
+        .collect();
+    for (level, key, policy) in &by_provider {
+        if let Some(profile) = policy.profile {
+            let scope = PolicyScope::ProviderProfile(*level, (*key).to_owned());
+            plan.add_profile(scope, profile, policy.also());
+        }
+    }
+    for (level, policy) in written() {
+        plan.add_lists(PolicyScope::Lists(level), &policy.allow, &policy.also_allow, &policy.deny);
+        for (_, key, policy) in by_provider.iter().filter(|(of, _, _)| *of == level) {
+            let scope = PolicyScope::ProviderLists(level, (*key).to_owned());
+            plan.add_lists(scope, &policy.allow, &policy.also_allow, &policy.deny);
+        }
+    }
+    if let Some(group) = input.group {
+        plan.add_lists(PolicyScope::Group, &group.allow, &group.also_allow, &group.deny);
+        if let Some((key, lists)) = input.sender.and_then(|sender| sender_lists(&group.by_sender, sender)) {
+            let scope = PolicyScope::GroupSender(key.to_owned());
+            plan.add_lists(scope, &lists.allow, &lists.also_allow, &lists.deny);
+        }
+    }
+    let global_senders = input.global.zip(input.sender);
+    if let Some((key, lists)) =
+        global_senders.and_then(|(global, sender)| sender_lists(&global.by_sender, sender))
+    {
+        plan.add_lists(PolicyScope::Sender(key.to_owned()), &lists.allow, &lists.also_allow, &lists.deny);
+    }
+    if let Some(lists) = input.sandbox {
+        plan.add(PolicyScope::Sandbox, filter(&lists.allow, &lists.deny), false);
+    }
+    if let Some(sub_agent) = input.sub_agent {
+        plan.add(PolicyScope::SubAgent, sub_agent_filter(sub_agent), false);
+    }
+    if let Some(inherited) = input.inherited {
+        plan.steps.extend(inherited.steps.iter().cloned());
+    }
+    plan
+}
