@@ -138,6 +138,11 @@ impl Outbox {
         Self::default()
     }
 
+    /// The outbox of replies that were stored, in order.
+    pub fn restore(replies: Vec<Delivery>) -> Self {
+        Self { replies, in_flight: None }
+    }
+
     /// The replies that are not forgotten, in order.
     pub fn replies(&self) -> &[Delivery] {
         &self.replies

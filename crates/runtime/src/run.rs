@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::future::BoxFuture;
 use quipu::protocol::{Ack, Ending, Envelope, Event, ItemId, Message, Outcome, RunId, SessionId, Usage};
 use quipu::{Delivery, Events, Session};
 use tokio::sync::{mpsc, oneshot};
@@ -14,6 +13,7 @@ use crate::keys::{KeyPlace, SessionKey};
 use crate::lanes::{
     CRON_LANE, LanePriority, LaneTask, Lanes, MAIN_LANE, SUBAGENT_LANE, TaskHandle, nested_lane,
 };
+use crate::source::SessionSource;
 use crate::queue::{
     DropReason, InboxError, InboxEvents, MessageInbox, NewMessage, QueueEffect, QueueInput, QueuePolicy,
     QueueRefusal, QueueTurn,
@@ -25,12 +25,6 @@ const EVENTS: usize = 256;
 const ABORT: Duration = Duration::from_secs(20);
 /// When it is tried again to store the end of a turn.
 const STORE_RETRY: Duration = Duration::from_secs(1);
-
-/// Which session a conversation has.
-pub trait SessionSource: Send + Sync + 'static {
-    /// The open session of a conversation: the same one each time, until somebody resets it.
-    fn session<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<Session, quipu_host::Failure>>;
-}
 
 /// A message that is to be run.
 #[derive(Debug, Clone)]
@@ -259,7 +253,8 @@ impl Inner {
         if stop.is_cancelled() {
             return Err("it was stopped before it began".into());
         }
-        let session = self.sessions.session(key).await.map_err(|failure| failure.message)?;
+        let sourced = self.sessions.session(key).await.map_err(|failure| failure.message)?;
+        let session = &sourced.session;
         // To open one can take its time.
         handle.progress();
         let (_, events) = session.subscribe(Delivery::Lossless).await.map_err(|why| why.to_string())?;
@@ -297,7 +292,7 @@ impl Inner {
                 .await;
         }
         if ack != Ack::Handled {
-            self.follow(turn, events, &session, handle, stop, &mut outcome).await;
+            self.follow(turn, events, session, handle, stop, &mut outcome).await;
         }
         if let Ack::Queued(_) = ack {
             self.inbox.entered(key, &turn.id).await.map_err(|why| why.to_string())?;

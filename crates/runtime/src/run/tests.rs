@@ -1,133 +1,10 @@
-use std::path::PathBuf;
-
-use quipu::Sealer;
-use quipu::protocol::{Refusal, UserInput};
+use quipu::protocol::Refusal;
 use quipu::store::Graph;
-use quipu_host::{Home, OpenRequest, Question, SilentObserver};
-use quipu_testkit::{Answer, FakeServer, Gate, Reply};
-use serde_json::json;
+use quipu_testkit::{Answer, Gate};
 
 use super::*;
-use crate::lanes::LaneSettings;
-use crate::queue::{Authority, BusyMode, QueueOverride, QueueSettings, Route};
-
-/// A home, a directory to work in, and a model.
-struct World {
-    dir: tempfile::TempDir,
-    server: FakeServer,
-    home: Home,
-}
-
-/// A session of the host for each conversation.
-struct HostSessions {
-    home: Home,
-    here: PathBuf,
-    open: tokio::sync::Mutex<HashMap<SessionKey, Session>>,
-    fails: std::sync::atomic::AtomicU32,
-}
-
-impl SessionSource for HostSessions {
-    fn session<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<Session, quipu_host::Failure>> {
-        Box::pin(async move {
-            let fails = self.fails.load(std::sync::atomic::Ordering::SeqCst);
-            if fails > 0 {
-                self.fails.store(fails - 1, std::sync::atomic::Ordering::SeqCst);
-                return Err(quipu_host::Failure::request("the session is not there today"));
-            }
-            let mut open = self.open.lock().await;
-            if let Some(session) = open.get(key) {
-                return Ok(session.clone());
-            }
-            let answers = [Question::Here, Question::Caches, Question::Resources, Question::Memory];
-            let answers = answers.map(|question| (question, None)).into();
-            let request =
-                OpenRequest { here: self.here.clone(), answers, is_shared: true, ..OpenRequest::default() };
-            let session = quipu_host::open(&self.home, &request).await?.opened.session;
-            open.insert(key.clone(), session.clone());
-            Ok(session)
-        })
-    }
-}
-
-impl World {
-    fn new(script: impl IntoIterator<Item = Reply>) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let server = FakeServer::start(script);
-        let path = dir.path().canonicalize().unwrap();
-        for made in ["home", "work"] {
-            std::fs::create_dir(path.join(made)).unwrap();
-        }
-        let model = json!({ "id": "test-1", "api": "anthropic-messages", "contextWindow": 200_000, "maxTokens": 8_000 });
-        let provider = json!({
-            "baseUrl": server.url(), "apiKey": "key", "api": "anthropic-messages", "models": [model],
-        });
-        let models = json!({ "providers": { "testing": provider } });
-        std::fs::write(path.join("home/models.json"), models.to_string()).unwrap();
-        let settings =
-            json!({ "retry": { "baseDelayMs": 1 }, "defaultProvider": "testing", "defaultModel": "test-1" });
-        std::fs::write(path.join("home/settings.json"), settings.to_string()).unwrap();
-        let home = Home::at(path.join("home"), Arc::new(SilentObserver));
-        Self { dir, server, home }
-    }
-
-    /// Sessions of which the first so many attempts to open one fail.
-    fn sessions(&self, fails: u32) -> Arc<HostSessions> {
-        let here = self.dir.path().canonicalize().unwrap().join("work");
-        let open = tokio::sync::Mutex::default();
-        Arc::new(HostSessions { home: self.home.clone(), here, open, fails: fails.into() })
-    }
-
-    /// Does something with conversations that are served meanwhile.
-    async fn serve<T, F: Future<Output = T>>(
-        &self,
-        timeout: Option<Duration>,
-        fails: u32,
-        work: impl FnOnce(Conversations, Lanes) -> F,
-    ) -> T {
-        let store: Arc<dyn Graph> = self.home.store().await.unwrap();
-        let sessions = self.sessions(fails);
-        let lanes = Lanes::new(LaneSettings::default());
-        let sealer = Arc::new(Sealer::new([7; 32]));
-        let all = sessions.clone();
-        let done: Result<T, InboxError> = MessageInbox::with(store, sealer, |inbox, mut events| async move {
-            let conversations = Conversations::new(inbox, lanes.clone(), sessions, timeout);
-            let work = work(conversations.clone(), lanes);
-            tokio::select! {
-                served = conversations.serve(&mut events) => panic!("{served:?}"),
-                done = work => Ok(done),
-            }
-        })
-        .await;
-        for session in all.open.lock().await.values() {
-            session.shutdown().await;
-        }
-        done.unwrap()
-    }
-}
-
-fn request(key: &str, text: &str, mode: BusyMode) -> RunRequest {
-    let none = QueueOverride::default();
-    let policy = QueuePolicy { mode, ..QueueSettings::default().resolve("", &none, &none) };
-    let policy = QueuePolicy { debounce: Duration::ZERO, ..policy };
-    let message = NewMessage {
-        message_id: None,
-        route: Route { channel: "irc".into(), ..Route::default() },
-        authority: Authority { sender: Some("anna".into()), is_owner: true, ..Authority::default() },
-        from: Some("Anna".into()),
-        input: UserInput::from(text),
-        at: 0,
-    };
-    RunRequest { key: SessionKey::parse(key).unwrap(), message, policy }
-}
-
-fn says(text: &str) -> Reply {
-    Answer::new().text(text).reply()
-}
-
-/// An answer that begins when the gate opens.
-fn gated(gate: &Gate, text: &str) -> Reply {
-    Reply::sse("").then_gate(gate).then(Answer::new().text(text).stream())
-}
+use crate::queue::BusyMode;
+use crate::testing::{World, gated, request, says};
 
 #[tokio::test]
 async fn run_ends_in_an_outcome_and_says_how() {
@@ -251,7 +128,7 @@ async fn stored_prompt_is_said_once() {
             let key = SessionKey::parse("agent:main:main").unwrap();
             let message = request("agent:main:main", "hello", BusyMode::Steer);
             assert_eq!(conversations.run(message).await.unwrap().text, "one");
-            let session = conversations.0.sessions.session(&key).await.unwrap();
+            let session = conversations.0.sessions.session(&key).await.unwrap().session;
             // Its row left the store with the prompt.
             let holder = SessionId::from(quipu::store::MESSAGE_INBOX);
             assert!(store.pending(&holder).await.unwrap().inbox.is_empty());
@@ -266,12 +143,12 @@ async fn stored_prompt_is_said_once() {
 async fn turn_that_is_part_of_a_session_already_is_not_run() {
     let world = World::new([says("next")]);
     let store: Arc<dyn Graph> = world.home.store().await.unwrap();
-    let sealer = Arc::new(Sealer::new([7; 32]));
-    let sessions = world.sessions(0);
+    let sealer = Arc::new(quipu::Sealer::new([7; 32]));
+    let sessions = world.sessions(0).await;
     let all = sessions.clone();
     let done: Result<(), InboxError> =
         MessageInbox::with(store.clone(), sealer, |inbox, mut events| async move {
-            let lanes = Lanes::new(LaneSettings::default());
+            let lanes = Lanes::new(crate::lanes::LaneSettings::default());
             let conversations = Conversations::new(inbox, lanes, sessions, None);
             let first =
                 conversations.start(request("agent:main:main", "first", BusyMode::Steer)).await.unwrap();
@@ -292,7 +169,5 @@ async fn turn_that_is_part_of_a_session_already_is_not_run() {
         })
         .await;
     done.unwrap();
-    for session in all.open.lock().await.values() {
-        session.shutdown().await;
-    }
+    all.close().await;
 }
