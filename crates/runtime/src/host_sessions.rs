@@ -1,6 +1,7 @@
 //! Sessions of the host for conversations: each keeps its own across restarts, and those that nobody uses are closed.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use quipu_host::{Failure, Home, OpenRequest, Question, SessionTarget};
 use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit, RwLock, Semaphore};
 use tokio::time::Instant;
 
-use crate::keys::SessionKey;
+use crate::keys::{AgentId, DEFAULT_AGENT, SessionKey};
 use crate::source::{SessionSource, SourcedSession};
 
 /// The row of an inbox that names the session.
@@ -88,12 +89,31 @@ impl HostSessions {
     ///
     /// # Errors
     /// The store cannot be opened.
-    pub async fn new(home: Home, limits: HostSessionLimits, request: SessionRequest) -> Result<Self, Failure> {
+    pub async fn new(
+        home: Home,
+        limits: HostSessionLimits,
+        request: SessionRequest,
+    ) -> Result<Self, Failure> {
         let store: Arc<dyn Graph> = home.store().await?;
         let HostSessionLimits { open, idle } = limits;
         let places = Arc::new(Semaphore::new(open.max(1)));
         let (slots, freed) = (Mutex::default(), Notify::new());
         Ok(Self(Arc::new(Inner { home, store, request, idle, places, slots, freed })))
+    }
+
+    /// Sessions in the store of a home, those of each agent with the model and in the directory that `agents.byId` of the settings
+    /// says. All else is as `request` says.
+    ///
+    /// # Errors
+    /// The store cannot be opened.
+    pub async fn of_agents(
+        home: Home,
+        limits: HostSessionLimits,
+        request: OpenRequest,
+    ) -> Result<Self, Failure> {
+        let settings = home.clone();
+        let of_key = move |key: &SessionKey| agent_request(&settings, &request, key);
+        Self::new(home, limits, Arc::new(of_key)).await
     }
 
     /// The session that a conversation has, open or not.
@@ -134,14 +154,18 @@ impl HostSessions {
         Ok(())
     }
 
-    /// Closes all sessions, each after its run.
+    /// Closes all sessions: what runs is aborted and recorded first.
     pub async fn close(&self) {
-        let slots: Vec<_> = lock(&self.0.slots).iter().map(|(key, slot)| (key.clone(), slot.clone())).collect();
+        let slots: Vec<_> =
+            lock(&self.0.slots).iter().map(|(key, slot)| (key.clone(), slot.clone())).collect();
         let close = slots.into_iter().map(|(key, slot)| async move {
-            let mut state = slot.state.write().await;
-            if let Some((session, _place)) = state.open.take() {
+            // One that is being opened is waited for. The handle is not held meanwhile, or whoever uses it waited for this.
+            let session = slot.state.read().await.open.as_ref().map(|(session, _)| session.clone());
+            if let Some(session) = session {
                 session.shutdown().await;
             }
+            let mut state = slot.state.write().await;
+            state.open = None;
             self.0.forget(&key, &slot, &mut state);
         });
         join_all(close).await;
@@ -328,7 +352,8 @@ impl Inner {
     /// Those that nobody uses, the one that was not used for longest first.
     fn unused(&self) -> Vec<(Instant, SessionKey, Slot)> {
         let slots = lock(&self.slots);
-        let unused = slots.iter().filter(|(_, slot)| slot.state.try_write().is_ok_and(|state| state.open.is_some()));
+        let unused =
+            slots.iter().filter(|(_, slot)| slot.state.try_write().is_ok_and(|state| state.open.is_some()));
         let mut all: Vec<_> =
             unused.map(|(key, slot)| (*lock(&slot.used), key.clone(), slot.clone())).collect();
         drop(slots);
@@ -367,6 +392,29 @@ impl Inner {
         self.forget(key, slot, &mut state);
         true
     }
+}
+
+/// How a session of a conversation is opened: as its agent is set up.
+fn agent_request(home: &Home, request: &OpenRequest, key: &SessionKey) -> OpenRequest {
+    let mut request = request.clone();
+    let config = home.config();
+    let id = key.agent().map_or(DEFAULT_AGENT, AgentId::as_str);
+    let Some(agent) = config.named_agents.get(id) else { return request };
+    if request.model.is_none() {
+        request.model.clone_from(&agent.model);
+    }
+    if let Some(written) = &agent.workspace {
+        let path = match written.strip_prefix('~') {
+            Some(below) => std::env::home_dir().map(|home| home.join(below.trim_start_matches('/'))),
+            None => Some(PathBuf::from(written)),
+        };
+        // Without symbolic links, as sessions name it.
+        match path.and_then(|path| path.canonicalize().ok()).filter(|path| path.is_dir()) {
+            Some(path) => request.here = path,
+            None => home.warn(format!("the workspace of the agent `{id}` is not a directory: {written}")),
+        }
+    }
+    request
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

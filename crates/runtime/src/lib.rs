@@ -13,6 +13,7 @@ mod keys;
 mod lanes;
 mod lines;
 mod queue;
+mod replies;
 mod rpc;
 mod run;
 mod source;
@@ -32,7 +33,8 @@ pub use lanes::{
 };
 pub use lines::{LINE_LIMIT, Line, Lines, write_lines};
 pub use queue::*;
+pub use replies::{REPLY_LIMIT, RefusedReply, Replies, ReplyRoute, ReplyRoutes, SentMessage};
 pub use rpc::{RpcEnd, RpcFront};
-pub use run::{Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest};
+pub use run::{Accepted, Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest};
 pub use source::{SessionSource, SourcedSession};
 pub use wording::Wording;

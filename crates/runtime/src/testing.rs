@@ -17,7 +17,8 @@ use crate::host_sessions::{HostSessionLimits, HostSessions};
 use crate::keys::SessionKey;
 use crate::lanes::{LaneSettings, Lanes};
 use crate::queue::{
-    Authority, BusyMode, InboxError, MessageInbox, NewMessage, QueueOverride, QueuePolicy, QueueSettings, Route,
+    Authority, BusyMode, InboxError, MessageInbox, NewMessage, QueueOverride, QueuePolicy, QueueSettings,
+    Route,
 };
 use crate::run::{Conversations, RunRequest};
 use crate::source::{SessionSource, SourcedSession};
@@ -58,9 +59,9 @@ pub(crate) fn home(dir: &std::path::Path, url: &str) -> Home {
     for made in ["home", "work"] {
         std::fs::create_dir_all(path.join(made)).unwrap();
     }
-    let model = json!({ "id": "test-1", "api": "anthropic-messages", "contextWindow": 200_000, "maxTokens": 8_000 });
-    let provider =
-        json!({ "baseUrl": url, "apiKey": "key", "api": "anthropic-messages", "models": [model] });
+    let model =
+        json!({ "id": "test-1", "api": "anthropic-messages", "contextWindow": 200_000, "maxTokens": 8_000 });
+    let provider = json!({ "baseUrl": url, "apiKey": "key", "api": "anthropic-messages", "models": [model] });
     let models = json!({ "providers": { "testing": provider } });
     std::fs::write(path.join("home/models.json"), models.to_string()).unwrap();
     let settings =

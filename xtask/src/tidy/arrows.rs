@@ -36,7 +36,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("setup", &[]),
     ("replay", &["engine"]),
     ("host", &["engine", "archive", "replay", "render", "mcp", "web", "memory", "past", "schedule"]),
-    ("runtime", &["host", "rpc"]),
+    ("runtime", &["host", "rpc", "outbound"]),
     ("acp", &["runtime"]),
     ("tui", &["host"]),
     ("gateway", &["engine"]),

@@ -135,3 +135,22 @@ async fn open_sessions_are_bounded_and_idle_ones_closed() {
     assert_eq!(sessions.0.close_unused(Duration::ZERO).await, None);
     assert_eq!(sessions.open(), 0);
 }
+
+#[tokio::test]
+async fn agents_have_their_model_and_workspace() {
+    let world = World::new(replies(2));
+    let path = world.dir.path().canonicalize().unwrap();
+    std::fs::create_dir(path.join("bob")).unwrap();
+    let mut settings: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(path.join("home/settings.json")).unwrap()).unwrap();
+    settings["agents"] =
+        serde_json::json!({ "byId": { "bob": { "workspace": path.join("bob"), "model": "test-1" } } });
+    std::fs::write(path.join("home/settings.json"), settings.to_string()).unwrap();
+    let request = OpenRequest { here: world.here(), ..OpenRequest::default() };
+    let sessions = HostSessions::of_agents(world.home.clone(), limits(8), request).await.unwrap();
+    for (chat, cwd) in [("agent:bob:main", path.join("bob")), ("agent:main:main", world.here())] {
+        let sourced = sessions.session(&key(chat)).await.unwrap();
+        assert_eq!(sourced.session.cwd(), cwd);
+    }
+    sessions.close().await;
+}

@@ -1,10 +1,36 @@
-use quipu::protocol::Refusal;
+use quipu::protocol::{Event, Refusal};
 use quipu::store::Graph;
 use quipu_testkit::{Answer, Gate};
 
 use super::*;
-use crate::queue::BusyMode;
+use crate::queue::{Authority, BusyMode};
 use crate::testing::{World, gated, request, says};
+
+impl Run {
+    /// Reads until it is part of the session.
+    async fn until_started(&mut self) {
+        while !matches!(self.next().await, Some(RunEvent::Started { .. })) {}
+    }
+}
+
+async fn at_rest(world: &World) {
+    let report = quipu::store::Upkeep::check(&*world.home.store().await.unwrap()).await.unwrap();
+    assert_eq!((report.inbox, report.problems), (0, vec![]));
+}
+
+impl Conversations {
+    /// Waits until the session of a conversation has a message that is to reach its run.
+    async fn wait_for_steered(&self, key: &SessionKey) {
+        let sourced = self.0.sessions.session(key).await.unwrap();
+        let (snapshot, mut events) = sourced.session.subscribe(Delivery::Live).await.unwrap();
+        let mut is_there = !snapshot.steering.is_empty();
+        while !is_there {
+            let envelope = events.next().await.unwrap();
+            is_there =
+                matches!(&envelope.event, Event::QueueChanged { steering, .. } if !steering.is_empty());
+        }
+    }
+}
 
 #[tokio::test]
 async fn run_ends_in_an_outcome_and_says_how() {
@@ -170,4 +196,84 @@ async fn turn_that_is_part_of_a_session_already_is_not_run() {
         .await;
     done.unwrap();
     all.close().await;
+}
+
+#[tokio::test]
+async fn steered_message_reaches_the_run_behind_its_tools() {
+    let gate = Gate::new();
+    let call = Answer::new().tool_call("c", "ls", "{}");
+    let first = quipu_testkit::Reply::sse("").then_gate(&gate).then(call.stream());
+    let world = World::new([first, says("both"), says("alone")]);
+    let reached = gate.clone();
+    world
+        .serve(None, 0, |conversations, _| async move {
+            let message = |text| request("agent:main:main", text, BusyMode::Steer);
+            let mut first = conversations.start(message("first")).await.unwrap();
+            first.until_started().await;
+            reached.reached().await;
+            let mut steered = conversations.start(message("second")).await.unwrap();
+            let mut other = request("agent:main:main", "third", BusyMode::Steer);
+            other.message.authority = Authority { sender: Some("bob".into()), ..Authority::default() };
+            let third = conversations.start(other).await.unwrap();
+            // The session has it before the answer comes.
+            conversations.wait_for_steered(&message("x").key).await;
+            gate.open();
+            let started = steered.next().await.unwrap();
+            assert!(
+                matches!(&started, RunEvent::Started { messages, .. } if *messages == [steered.id.clone()]),
+                "{started:?}"
+            );
+            let (first, steered) = (first.outcome().await.unwrap(), steered.outcome().await.unwrap());
+            assert_eq!((&*first.text, &first), ("both", &steered));
+            assert_eq!(third.outcome().await.unwrap().text, "alone", "other rights, a run of its own");
+        })
+        .await;
+    let requests = world.server.requests();
+    let texts: Vec<String> = requests.iter().map(|one| one.json().to_string()).collect();
+    assert_eq!(texts.len(), 3);
+    assert!(!texts[0].contains("second") && texts[1].contains("second"));
+    assert!(texts[1].find("tool_result") < texts[1].find("second"), "behind the results: {}", texts[1]);
+    let report = quipu::store::Upkeep::check(&*world.home.store().await.unwrap()).await.unwrap();
+    assert_eq!((report.inbox, report.problems), (0, vec![]));
+}
+
+#[tokio::test]
+async fn steered_message_of_a_run_that_timed_out_runs_afterwards() {
+    let gate = Gate::new();
+    let world = World::new([gated(&gate, "never"), says("late")]);
+    world
+        .serve(Some(Duration::from_secs(2)), 0, |conversations, _| async move {
+            let message = |text| request("agent:main:main", text, BusyMode::Steer);
+            let mut first = conversations.start(message("first")).await.unwrap();
+            first.until_started().await;
+            let second = conversations.start(message("second")).await.unwrap();
+            conversations.wait_for_steered(&message("x").key).await;
+            assert!(first.outcome().await.unwrap().timed_out);
+            assert_eq!(second.outcome().await.unwrap().text, "late");
+        })
+        .await;
+    at_rest(&world).await;
+}
+
+#[tokio::test]
+async fn steered_message_of_a_stopped_run_is_dropped() {
+    let gate = Gate::new();
+    let world = World::new([gated(&gate, "never"), says("next")]);
+    world
+        .serve(None, 0, |conversations, _| async move {
+            let message = |text| request("agent:main:main", text, BusyMode::Steer);
+            let mut first = conversations.start(message("first")).await.unwrap();
+            first.until_started().await;
+            let second = conversations.start(message("second")).await.unwrap();
+            let key = message("x").key;
+            conversations.wait_for_steered(&key).await;
+            conversations.stop(&key, message("x").message.authority).await.unwrap();
+            assert_eq!(first.outcome().await.unwrap().outcome, Outcome::Aborted);
+            assert_eq!(second.outcome().await, Err(RunError::Dropped(DropReason::Stopped)));
+            assert_eq!(conversations.run(message("third")).await.unwrap().text, "next");
+        })
+        .await;
+    let last = world.server.requests().pop().unwrap().json().to_string();
+    assert!(last.contains("third") && !last.contains("second"), "{last}");
+    at_rest(&world).await;
 }
