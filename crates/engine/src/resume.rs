@@ -427,7 +427,7 @@ pub(crate) async fn recover(
     for item in pending.inbox {
         // An input that cannot be read stays where it is; nothing is lost.
         let Ok(input) = item.input.read() else { continue };
-        let waiting = QueuedInput { id: item.id, session: id.clone(), input };
+        let waiting = QueuedInput { id: item.id, session: id.clone(), input, is_lent: false };
         if item.queue == "followUp" { past.follow_up.push(waiting) } else { past.steering.push(waiting) }
     }
     past.pending_self_message = match pending.jump.as_ref().and_then(awaited) {

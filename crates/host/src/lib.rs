@@ -148,8 +148,8 @@ pub use search::{FoundItem, FoundItems};
 pub use semantic::{SemanticReport, SemanticSearch};
 pub use session_file::{Mirror, is_file};
 pub use settings::{
-    BudgetSettings, DreamingSettings, FallbackSettings, Problem, ProblemKind, SandboxSettings, SettingRow,
-    Settings, Source,
+    BudgetSettings, DreamingSettings, FallbackSettings, NamedAgent, Problem, ProblemKind, QueueConfig,
+    SandboxSettings, SettingRow, Settings, Source,
 };
 pub use sources::Sources;
 pub use suggestions::{

@@ -49,7 +49,7 @@ impl Machine {
                 }
                 let is_stored = fresh.stored.is_some();
                 let session = fresh.stored.unwrap_or_else(|| self.session.clone());
-                let item = QueuedInput { id: fresh.item, session, input };
+                let item = QueuedInput { id: fresh.item, session, input, is_lent: is_stored };
                 // What the session said to itself is answered first.
                 let follow_up = when == QueueMode::FollowUp || self.run.is_none();
                 let queue = if follow_up { Queue::FollowUp } else { Queue::Steering };
@@ -98,7 +98,7 @@ impl Machine {
                     taken.extend(list.extract_if(.., wanted).map(|item| (queue, item)));
                 }
                 let mut ops = Vec::new();
-                for (_, item) in &taken {
+                for (_, item) in taken.iter().filter(|(_, item)| !item.is_lent) {
                     ops.push(PlanOp::Take { session: item.session.clone(), item: item.id.clone() });
                     // It may be on its way to a branch.
                     if item.session != self.session {

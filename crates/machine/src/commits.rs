@@ -181,7 +181,7 @@ impl Machine {
                 plan.ops.push(PlanOp::Take { session: item.session.clone(), item: item.id.clone() });
                 plan.ops.push(PlanOp::Put {
                     queue,
-                    item: QueuedInput { session: fresh.clone(), ..item.clone() },
+                    item: QueuedInput { session: fresh.clone(), is_lent: false, ..item.clone() },
                 });
             }
         }
@@ -202,7 +202,9 @@ impl Machine {
         }) {
             let mut waiting = self.steering.iter_mut().chain(&mut self.follow_up);
             match waiting.find(|item| item.id == moved.id) {
-                Some(item) => item.session = moved.session.clone(),
+                Some(item) => {
+                    (item.session, item.is_lent) = (moved.session.clone(), false);
+                }
                 // It is being taken back; should that fail, it waits where it is now.
                 None => self.moved.push((moved.id.clone(), moved.session.clone())),
             }

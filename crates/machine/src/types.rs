@@ -392,6 +392,8 @@ pub struct QueuedInput {
     /// The session whose inbox holds it; another than the current one after a branch.
     pub session: SessionId,
     pub input: UserInput,
+    /// Somebody else's inbox holds it: it stays there until it is part of the session.
+    pub is_lent: bool,
 }
 
 impl QueuedInput {

@@ -138,6 +138,20 @@ impl Outbox {
         Self::default()
     }
 
+    /// The outbox of replies that were stored, in order.
+    pub fn restore(replies: Vec<Delivery>) -> Self {
+        Self { replies, in_flight: None }
+    }
+
+    /// Adds a whole reply behind those that are there. One of a key that is there already stays as it is, and false is returned.
+    pub fn add(&mut self, delivery: Delivery) -> bool {
+        let is_new = self.reply(&delivery.key).is_none();
+        if is_new {
+            self.replies.push(delivery);
+        }
+        is_new
+    }
+
     /// The replies that are not forgotten, in order.
     pub fn replies(&self) -> &[Delivery] {
         &self.replies

@@ -8,15 +8,21 @@
 //! `docs/runtime.md` the rest.
 
 mod desk;
+mod host_sessions;
 mod keys;
 mod lanes;
 mod lines;
 mod queue;
+mod replies;
 mod rpc;
 mod run;
+mod source;
+#[cfg(test)]
+mod testing;
 mod wording;
 
 pub use desk::{Desk, SESSIONS, ServeEnd};
+pub use host_sessions::{HostSessionLimits, HostSessions, SessionRequest};
 pub use keys::{
     AGENT_ID_LIMIT, AgentId, DEFAULT_ACCOUNT, DEFAULT_AGENT, DirectKeys, DirectScope, IdentityLinks,
     KEY_LIMIT, KeyError, KeyPlace, LinkError, RoomKind, SessionKey,
@@ -27,6 +33,8 @@ pub use lanes::{
 };
 pub use lines::{LINE_LIMIT, Line, Lines, write_lines};
 pub use queue::*;
+pub use replies::{REPLY_LIMIT, RefusedReply, Replies, ReplyRoute, ReplyRoutes, SentMessage};
 pub use rpc::{RpcEnd, RpcFront};
-pub use run::{Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest, SessionSource};
+pub use run::{Accepted, Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest};
+pub use source::{SessionSource, SourcedSession};
 pub use wording::Wording;

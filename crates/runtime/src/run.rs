@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::future::BoxFuture;
-use quipu::protocol::{Ack, Ending, Envelope, Event, ItemId, Message, Outcome, RunId, SessionId, Usage};
-use quipu::{Delivery, Events, Session};
+use quipu::Delivery;
+use quipu::protocol::{
+    Ack, Command, Envelope, ItemId, Message, Outcome, RunId, SessionId, StopReason, Usage,
+};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -15,22 +16,23 @@ use crate::lanes::{
     CRON_LANE, LanePriority, LaneTask, Lanes, MAIN_LANE, SUBAGENT_LANE, TaskHandle, nested_lane,
 };
 use crate::queue::{
-    DropReason, InboxError, InboxEvents, MessageInbox, NewMessage, QueueEffect, QueueInput, QueuePolicy,
-    QueueRefusal, QueueTurn,
+    Authority, DropReason, InboxError, InboxEvents, MessageInbox, NewMessage, QueueEffect, QueueInput,
+    QueuePolicy, QueueRefusal, QueueTurn, QueuedMessage,
 };
+use crate::replies::{OwedReply, Replies, ReplyFlow};
+use crate::source::SessionSource;
+use follow::Follow;
 
 /// Events of a run that wait for who reads them, before the run waits.
 const EVENTS: usize = 256;
-/// How long an aborted run may take to end.
-const ABORT: Duration = Duration::from_secs(20);
+/// Messages on their way to the active run at most: as many as may wait.
+const STEERED: usize = crate::queue::CAP_LIMIT;
+/// What stops a conversation when a message says nothing else; with or without a slash in front.
+const STOP_WORDS: [&str; 7] = ["stop", "abort", "cancel", "halt", "esc", "exit", "interrupt"];
+/// How often a run that a crash ended is continued: what ends the process each time must not do so for ever.
+const CONTINUED: u32 = 3;
 /// When it is tried again to store the end of a turn.
 const STORE_RETRY: Duration = Duration::from_secs(1);
-
-/// Which session a conversation has.
-pub trait SessionSource: Send + Sync + 'static {
-    /// The open session of a conversation: the same one each time, until somebody resets it.
-    fn session<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<Session, quipu_host::Failure>>;
-}
 
 /// A message that is to be run.
 #[derive(Debug, Clone)]
@@ -82,6 +84,15 @@ pub struct RunOutcome {
     pub duration: Duration,
     /// It was stopped because it made no progress.
     pub timed_out: bool,
+}
+
+/// What became of something that was said in a chat.
+#[derive(Debug)]
+pub enum Accepted {
+    /// It is a message, and on its way.
+    Queued(Run),
+    /// It stopped what was theirs to stop.
+    Stopped,
 }
 
 /// Why a message was not run.
@@ -144,8 +155,27 @@ struct Inner {
     sessions: Arc<dyn SessionSource>,
     /// How long a run may make no progress.
     timeout: Option<Duration>,
+    replies: Option<Replies>,
     readers: Mutex<HashMap<ItemId, mpsc::Sender<RunEvent>>>,
-    active: Mutex<HashMap<SessionKey, CancellationToken>>,
+    active: Mutex<HashMap<SessionKey, ActiveRun>>,
+}
+
+/// What reaches a run from outside.
+struct ActiveRun {
+    stop: CancellationToken,
+    steer: mpsc::Sender<Arc<QueuedMessage>>,
+}
+
+/// The same, inside.
+struct RunControl {
+    stop: CancellationToken,
+    steer: mpsc::Receiver<Arc<QueuedMessage>>,
+}
+
+/// A run that ended, with all messages that it answers.
+struct EndedRun {
+    outcome: RunOutcome,
+    members: Vec<ItemId>,
 }
 
 impl Conversations {
@@ -156,8 +186,37 @@ impl Conversations {
         sessions: Arc<dyn SessionSource>,
         timeout: Option<Duration>,
     ) -> Self {
-        let (readers, active) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { inbox, lanes, sessions, timeout, readers, active }))
+        let (readers, active, replies) = (Mutex::default(), Mutex::default(), None);
+        Self(Arc::new(Inner { inbox, lanes, sessions, timeout, replies, readers, active }))
+    }
+
+    /// The same, with answers that are delivered. To be called before anything runs.
+    #[must_use]
+    pub fn with_replies(self, replies: Replies) -> Self {
+        let Inner { inbox, lanes, sessions, timeout, .. } = &*self.0;
+        let (inbox, lanes, sessions, timeout) = (inbox.clone(), lanes.clone(), sessions.clone(), *timeout);
+        let (readers, active, replies) = (Mutex::default(), Mutex::default(), Some(replies));
+        Self(Arc::new(Inner { inbox, lanes, sessions, timeout, replies, readers, active }))
+    }
+
+    /// Takes what somebody says in a chat: a word that stops the conversation stops what is theirs, anything else is queued.
+    ///
+    /// # Errors
+    /// As [`Conversations::start`].
+    pub async fn accept(&self, request: RunRequest) -> Result<Accepted, RunError> {
+        if is_stop_word(&request.message.input.text()) {
+            self.stop(&request.key, request.message.authority).await?;
+            return Ok(Accepted::Stopped);
+        }
+        self.start(request).await.map(Accepted::Queued)
+    }
+
+    /// Stops what somebody with these rights may stop: aborts the run and drops what waits. An owner stops all, others their own.
+    ///
+    /// # Errors
+    /// `Inbox`.
+    pub async fn stop(&self, key: &SessionKey, authority: Authority) -> Result<(), RunError> {
+        Ok(self.0.inbox.tell(key, QueueInput::Stop(authority)).await?)
     }
 
     /// Queues a message. Resolved = it survives the loss of power.
@@ -189,12 +248,29 @@ impl Conversations {
         self.start(request).await?.outcome().await
     }
 
-    /// Does what the inbox wants done, until it is closed: to be polled as long as the process takes messages. What it has begun
-    /// goes on when it is dropped.
+    /// Does what the inbox wants done and delivers replies, until the inbox is closed: to be polled as long as the process takes
+    /// messages. What it has begun goes on when it is dropped. What a process before this one left unanswered is answered first.
     ///
     /// # Errors
     /// What the store says; calling it again goes on.
     pub async fn serve(&self, events: &mut InboxEvents) -> Result<(), InboxError> {
+        for (key, owed) in self.0.replies.iter().flat_map(Replies::all_owed) {
+            self.answer_owed(key, owed);
+        }
+        let deliver = async {
+            match &self.0.replies {
+                Some(replies) => replies.deliver().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            done = self.serve_inbox(events) => done,
+            () = deliver => Ok(()),
+            () = self.0.sessions.tend() => Ok(()),
+        }
+    }
+
+    async fn serve_inbox(&self, events: &mut InboxEvents) -> Result<(), InboxError> {
         loop {
             let (key, effect) = match events.next().await {
                 Ok(next) => next,
@@ -204,8 +280,8 @@ impl Conversations {
             match effect {
                 QueueEffect::Start(turn) => self.begin(key, turn),
                 QueueEffect::Abort => {
-                    if let Some(stop) = lock(&self.0.active).get(&key) {
-                        stop.cancel();
+                    if let Some(run) = lock(&self.0.active).get(&key) {
+                        run.stop.cancel();
                     }
                 }
                 QueueEffect::Dropped(id, why) => {
@@ -215,21 +291,28 @@ impl Conversations {
                         drop(reader.try_send(RunEvent::Dropped(why)));
                     }
                 }
-                // Who reads was told why. Runs are not said to take messages, so none is handed to them.
-                QueueEffect::Failing { .. } | QueueEffect::Steer(_) | QueueEffect::Refused(..) => {}
+                QueueEffect::Steer(message) => {
+                    // One that is over takes nothing: at its end the message waits again.
+                    let steer = lock(&self.0.active).get(&key).map(|run| run.steer.clone());
+                    drop(steer.map(|steer| steer.try_send(message)));
+                }
+                // Who reads was told why.
+                QueueEffect::Failing { .. } | QueueEffect::Refused(..) => {}
             }
         }
     }
 
     fn begin(&self, key: SessionKey, turn: Arc<QueueTurn>) {
         let stop = CancellationToken::new();
-        lock(&self.0.active).insert(key.clone(), stop.clone());
+        let (sender, steer) = mpsc::channel(STEERED);
+        lock(&self.0.active).insert(key.clone(), ActiveRun { stop: stop.clone(), steer: sender });
+        let control = RunControl { stop, steer };
         let task = LaneTask { timeout: self.0.timeout, ..lane_of(&key) };
         let lanes = self.0.lanes.clone();
         let (inner, of, run) = (self.0.clone(), key.clone(), turn.clone());
         let (give, result) = oneshot::channel();
         let ticket = lanes.enqueue_in_session(&key, task, move |handle| async move {
-            drop(give.send(inner.attempt(&of, &run, &handle, &stop).await));
+            drop(give.send(inner.attempt(&of, &run, &handle, control).await));
         });
         let inner = self.0.clone();
         tokio::spawn(async move {
@@ -239,6 +322,17 @@ impl Conversations {
             };
             inner.finish(&key, &turn, result).await;
         });
+    }
+
+    /// Answers what a process that ended had begun to answer.
+    fn answer_owed(&self, key: SessionKey, owed: OwedReply) {
+        let task = LaneTask { timeout: self.0.timeout, ..lane_of(&key) };
+        let (inner, of) = (self.0.clone(), key.clone());
+        // Before the turns of the conversation, which wait behind it in its lane. Where it fails, the next of them tries again.
+        drop(self.0.lanes.enqueue_in_session(&key, task, move |handle| async move {
+            let stop = CancellationToken::new();
+            drop(inner.answer_owed(&of, owed, &handle, &stop).await);
+        }));
     }
 }
 
@@ -253,16 +347,29 @@ impl Inner {
         key: &SessionKey,
         turn: &Arc<QueueTurn>,
         handle: &TaskHandle,
-        stop: &CancellationToken,
-    ) -> Result<RunOutcome, String> {
+        control: RunControl,
+    ) -> Result<EndedRun, String> {
         let began = Instant::now();
+        let RunControl { stop, steer } = control;
         if stop.is_cancelled() {
             return Err("it was stopped before it began".into());
         }
-        let session = self.sessions.session(key).await.map_err(|failure| failure.message)?;
+        if let Some(owed) = self.replies.as_ref().and_then(|replies| replies.owed(key))
+            && owed.turn != turn.id
+        {
+            self.answer_owed(key, owed, handle, &stop).await?;
+        }
+        let sourced = self.sessions.session(key).await.map_err(|failure| failure.message)?;
+        let session = &sourced.session;
         // To open one can take its time.
         handle.progress();
         let (_, events) = session.subscribe(Delivery::Lossless).await.map_err(|why| why.to_string())?;
+        let reply = match &self.replies {
+            Some(replies) => {
+                replies.begin(key, turn, &session.view()).await.map_err(|why| why.to_string())?
+            }
+            None => None,
+        };
         let (inbox, row) = MessageInbox::row_of(turn);
         let ack = match session.prompt_stored(&inbox, &row, turn.input.clone()).await {
             Ok(ack) => ack,
@@ -270,6 +377,10 @@ impl Inner {
                 // An attempt before may have been broken off behind the commit.
                 if matches!(self.inbox.is_stored(turn).await, Ok(false)) {
                     drop(self.inbox.entered(key, &turn.id).await);
+                    drop(sourced);
+                    if let Some(owed) = self.replies.as_ref().and_then(|replies| replies.owed(key)) {
+                        self.answer_owed(key, owed, handle, &stop).await?;
+                    }
                 }
                 return Err(why.to_string());
             }
@@ -282,109 +393,95 @@ impl Inner {
             _ => Ok(()),
         };
         stored.map_err(|why| why.to_string())?;
-        let mut outcome = RunOutcome {
-            session: session.view().session,
-            outcome: Outcome::Done,
-            text: String::new(),
-            usage: Usage::default(),
-            last_usage: None,
-            duration: Duration::ZERO,
-            timed_out: false,
-        };
+        let mut follow = Follow::new(self, key, session, turn.members.clone());
+        follow.reply = reply;
+        follow.steer = Some(steer);
         if let Ack::Started(run) = &ack {
-            let session = outcome.session.clone();
-            self.say(turn, &RunEvent::Started { session, run: run.clone(), messages: turn.members.clone() })
-                .await;
+            drop(self.inbox.tell(key, QueueInput::Steerable(true)).await);
+            follow.started(run.clone(), &turn.members).await;
         }
         if ack != Ack::Handled {
-            self.follow(turn, events, &session, handle, stop, &mut outcome).await;
+            follow.run(events, handle, &stop).await;
         }
         if let Ack::Queued(_) = ack {
             self.inbox.entered(key, &turn.id).await.map_err(|why| why.to_string())?;
         }
-        outcome.duration = began.elapsed();
-        Ok(outcome)
+        Ok(follow.end(began.elapsed()).await)
     }
 
-    /// Passes on what the session says until its run ended.
-    async fn follow(
+    /// Delivers what a run said whose process ended, and continues it where it had not come to its end.
+    async fn answer_owed(
         &self,
-        turn: &QueueTurn,
-        mut events: Events,
-        session: &Session,
+        key: &SessionKey,
+        owed: OwedReply,
         handle: &TaskHandle,
         stop: &CancellationToken,
-        outcome: &mut RunOutcome,
-    ) {
-        let (mut ended, mut aborted) = (None, None);
-        loop {
-            let next = tokio::select! {
-                biased;
-                () = stop.cancelled(), if aborted.is_none() => None,
-                () = handle.stopped().cancelled(), if aborted.is_none() => {
-                    outcome.timed_out = true;
-                    None
-                }
-                () = until(aborted) => break,
-                envelope = events.next() => match envelope {
-                    Some(envelope) => Some(envelope),
-                    None => break,
-                },
-            };
-            let Some(envelope) = next else {
-                aborted = Some(tokio::time::Instant::now() + ABORT);
-                // A session that is closed has ended the run already.
-                drop(session.abort().await);
-                continue;
-            };
-            match &envelope.event {
-                Event::MessageEnded { message, ending: Ending::Committed(_), .. } => {
-                    if let Message::Assistant(answer) = &**message {
-                        let text = answer.text();
-                        outcome.text = if text.is_empty() { std::mem::take(&mut outcome.text) } else { text };
-                        add(&mut outcome.usage, &answer.usage);
-                        outcome.last_usage = Some(answer.usage);
-                    }
-                }
-                Event::RunEnded { outcome } => ended = Some(outcome.clone()),
-                _ => {}
-            }
-            let is_last = ended.is_some() && matches!(envelope.event, Event::Settled);
-            // After a timeout nobody holds it up any more.
-            if !outcome.timed_out {
-                let event = RunEvent::Session(envelope);
-                tokio::select! {
-                    () = self.say(turn, &event) => handle.progress(),
-                    () = handle.stopped().cancelled() => {}
-                }
-            }
-            if is_last {
-                break;
+    ) -> Result<(), String> {
+        let Some(replies) = &self.replies else { return Ok(()) };
+        if replies.owed(key).is_none_or(|now| now.turn != owed.turn) {
+            // Somebody did so meanwhile.
+            return Ok(());
+        }
+        let sourced = self.sessions.session(key).await.map_err(|failure| failure.message)?;
+        let session = &sourced.session;
+        handle.progress();
+        let (_, events) = session.subscribe(Delivery::Lossless).await.map_err(|why| why.to_string())?;
+        if session.view().session != owed.session {
+            // It was reset: that conversation is over.
+            return replies.finish(key).await.map_err(|why| why.to_string());
+        }
+        let messages = replies.said(&owed, &session.view()).await.map_err(|why| why.to_string())?;
+        let mut reply = ReplyFlow::of(replies, &owed);
+        for message in &messages {
+            if let Some(reply) = &mut reply {
+                replies.take(key, reply, message).await.map_err(|why| why.to_string())?;
             }
         }
-        outcome.outcome = ended.unwrap_or(Outcome::Aborted);
+        let is_over = match messages.last() {
+            None => true,
+            Some(Message::Assistant(answer)) => {
+                !matches!(answer.stop_reason, StopReason::ToolUse | StopReason::Aborted | StopReason::Pending)
+            }
+            Some(_) => false,
+        };
+        if is_over || owed.continued >= CONTINUED {
+            return replies.finish(key).await.map_err(|why| why.to_string());
+        }
+        replies.continues(key).await.map_err(|why| why.to_string())?;
+        match session.send(Command::Continue).await {
+            Ok(_) => {}
+            Err(quipu::Refusal::NothingToContinue) => {
+                return replies.finish(key).await.map_err(|why| why.to_string());
+            }
+            Err(why) => return Err(why.to_string()),
+        }
+        let mut follow = Follow::new(self, key, session, Vec::new());
+        follow.reply = reply;
+        follow.run(events, handle, stop).await;
+        follow.end(Duration::ZERO).await;
+        Ok(())
     }
 
-    /// Says something to those whose messages a turn has.
-    async fn say(&self, turn: &QueueTurn, event: &RunEvent) {
-        for reader in self.readers_of(turn) {
+    /// Says something to those whose messages a run answers.
+    async fn say(&self, members: &[ItemId], event: &RunEvent) {
+        for reader in self.readers_of(members) {
             // One that is gone reads nothing.
             drop(reader.send(event.clone()).await);
         }
     }
 
-    fn readers_of(&self, turn: &QueueTurn) -> Vec<mpsc::Sender<RunEvent>> {
+    fn readers_of(&self, members: &[ItemId]) -> Vec<mpsc::Sender<RunEvent>> {
         let readers = self.readers();
-        turn.members.iter().filter_map(|id| readers.get(id).cloned()).collect()
+        members.iter().filter_map(|id| readers.get(id).cloned()).collect()
     }
 
-    async fn finish(&self, key: &SessionKey, turn: &Arc<QueueTurn>, result: Result<RunOutcome, String>) {
+    async fn finish(&self, key: &SessionKey, turn: &Arc<QueueTurn>, result: Result<EndedRun, String>) {
         lock(&self.active).remove(key);
         match result {
-            Ok(outcome) => {
+            Ok(EndedRun { outcome, members }) => {
                 let readers: Vec<_> = {
                     let mut readers = self.readers();
-                    turn.members.iter().filter_map(|id| readers.remove(id)).collect()
+                    members.iter().filter_map(|id| readers.remove(id)).collect()
                 };
                 let ended = RunEvent::Ended(Arc::new(outcome));
                 for reader in readers {
@@ -396,7 +493,7 @@ impl Inner {
                 }
             }
             Err(why) => {
-                for reader in self.readers_of(turn) {
+                for reader in self.readers_of(&turn.members) {
                     drop(reader.try_send(RunEvent::Failing(why.clone())));
                 }
             }
@@ -413,13 +510,6 @@ impl Inner {
     }
 }
 
-async fn until(time: Option<tokio::time::Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time).await,
-        None => std::future::pending().await,
-    }
-}
-
 /// Where a conversation runs.
 fn lane_of(key: &SessionKey) -> LaneTask {
     let (lane, priority) = match key.place() {
@@ -431,22 +521,17 @@ fn lane_of(key: &SessionKey) -> LaneTask {
     LaneTask::new(lane).with_priority(priority)
 }
 
-fn add(sum: &mut Usage, more: &Usage) {
-    sum.input += more.input;
-    sum.output += more.output;
-    sum.cache_read += more.cache_read;
-    sum.cache_write += more.cache_write;
-    sum.total_tokens += more.total_tokens;
-    sum.cost.input += more.cost.input;
-    sum.cost.output += more.cost.output;
-    sum.cost.cache_read += more.cost.cache_read;
-    sum.cost.cache_write += more.cost.cache_write;
-    sum.cost.total += more.cost.total;
+/// Whether a message only says that all shall stop.
+fn is_stop_word(text: &str) -> bool {
+    let is_around = |letter: char| letter.is_whitespace() || matches!(letter, '.' | '!' | ',' | ';' | '…');
+    let word = text.trim_matches(is_around).to_lowercase();
+    STOP_WORDS.contains(&word.strip_prefix('/').unwrap_or(&word))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+mod follow;
 #[cfg(test)]
 mod tests;

@@ -336,6 +336,14 @@ pub struct Reservation {
 /// In whose inbox messages wait that are of no session yet: a name that no session can have. Their queue is the conversation.
 pub const MESSAGE_INBOX: &str = "runtime:messages";
 
+/// In whose inbox replies wait that no chat has acknowledged: as [`MESSAGE_INBOX`], of no session.
+pub const REPLY_OUTBOX: &str = "runtime:replies";
+
+/// The inbox that says which session a conversation has, by the name of the conversation: as [`MESSAGE_INBOX`], of no session.
+pub fn conversation_inbox(conversation: &str) -> SessionId {
+    format!("runtime:session:{conversation}").into()
+}
+
 /// An input that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InboxItem {

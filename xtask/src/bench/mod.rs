@@ -30,6 +30,7 @@ mod programs;
 mod proxy;
 mod pty;
 mod recall;
+mod runtime;
 mod search;
 mod server;
 mod sessions;
@@ -75,6 +76,7 @@ const BENCHMARKS: &[Benchmark] = &[
     cache::BENCHMARK,
     compaction::BENCHMARK,
     shared::BENCHMARK,
+    runtime::BENCHMARK,
     hooks::BENCHMARK,
     pi_extension::BENCHMARK,
     proxy::BENCHMARK,

@@ -58,7 +58,7 @@ fn run(context: &Context) -> Result<Vec<Row>> {
 pub(super) fn row(line: &str) -> Result<Row> {
     let value: serde_json::Value =
         serde_json::from_str(line).with_context(|| format!("not a row: {line}"))?;
-    let unit = ["MB", "MB/s", "% of text", "ms", "%"].into_iter().find(|unit| value["unit"] == **unit);
+    let unit = ["MB", "MB/s", "% of text", "ms", "%", "1/s"].into_iter().find(|unit| value["unit"] == **unit);
     let samples =
         value["samples"].as_array().map(|samples| samples.iter().filter_map(serde_json::Value::as_f64));
     match (value["what"].as_str(), unit, samples) {

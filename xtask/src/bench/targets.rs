@@ -30,6 +30,26 @@ const fn alone(what: &'static str, row: &'static str, asked: TargetLimit) -> Tar
 use TargetLimit::{AtLeast, AtMost, Below};
 
 const TARGETS: &[Target] = &[
+    alone(
+        "1,000 sessions, message to first request, 99th percentile, ms",
+        "1,000 sessions, 200 messages a second, message to first request, 99th percentile",
+        AtMost(50.0),
+    ),
+    alone(
+        "1,000 sessions, peak memory, MB",
+        "1,000 sessions, 200 messages a second, peak memory",
+        Below(400.0),
+    ),
+    alone(
+        "1,000 sessions, memory at rest, MB",
+        "1,000 sessions, 200 messages a second, memory at rest",
+        Below(100.0),
+    ),
+    alone(
+        "1,000 sessions, messages without an answer, %",
+        "1,000 sessions, 200 messages a second, messages without an answer",
+        AtMost(0.0),
+    ),
     ratio("`--version`, faster than Pi", "`--version` (Pi), wall", "`--version`, wall", AtLeast(40.0)),
     ratio("hello, faster than Pi", "hello (Pi), wall", "hello, wall", AtLeast(20.0)),
     ratio("hello, Pi's memory by ours", "hello (Pi), peak memory", "hello, peak memory", AtLeast(6.0)),

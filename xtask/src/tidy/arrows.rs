@@ -40,7 +40,7 @@ const DRAWN: &[(&str, &[&str])] = &[
         "host",
         &["engine", "archive", "replay", "render", "mcp", "web", "memory", "past", "schedule", "policy"],
     ),
-    ("runtime", &["host", "rpc"]),
+    ("runtime", &["host", "rpc", "outbound"]),
     ("acp", &["runtime"]),
     ("tui", &["host"]),
     ("gateway", &["engine"]),

@@ -446,6 +446,22 @@ impl Session {
         self.send(Command::Prompt { input: input.into(), when: QueueMode::Steer }).await
     }
 
+    /// Says something that waits in an inbox of the store already, as [`Session::steer`] does: it leaves that inbox in the commit
+    /// that makes it part of the session. `Queued` says that it waits for that; [`Command::Unqueue`] takes it back, and it stays in
+    /// its inbox then, as it does where hooks make nothing of it (`Handled`).
+    ///
+    /// # Errors
+    /// As [`Session::steer`]. It stays in its inbox then.
+    pub async fn steer_stored(
+        &self,
+        inbox: &SessionId,
+        item: &ItemId,
+        input: impl Into<UserInput>,
+    ) -> Result<Ack, Refusal> {
+        let command = Command::Prompt { input: input.into(), when: QueueMode::Steer };
+        self.send_with(command, CommandInfo::Stored(inbox.clone(), item.clone())).await
+    }
+
     /// Says something that reaches the model when it would stop; at once when idle.
     ///
     /// # Errors

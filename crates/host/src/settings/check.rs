@@ -9,6 +9,7 @@ use quipu_schedule::{Recurrence, Schedule, ScheduleError};
 use serde_json::{Map, Value, json};
 
 use super::table::{Item, Key, Kind};
+use super::{messages, named_agents};
 use crate::offered_tools::LISTED_TOOLS;
 use crate::purposes::{DREAM_PURPOSE, FLUSH_PURPOSE};
 
@@ -25,6 +26,11 @@ pub(super) struct CheckedValue {
 }
 
 impl CheckedValue {
+    /// The usable members of an object, and the problems with the rest.
+    fn of((good, problems): (Map<String, Value>, Vec<String>)) -> Self {
+        Self { value: Some(Value::Object(good)), problems }
+    }
+
     fn good(value: &Value) -> Self {
         Self { value: Some(value.clone()), problems: Vec::new() }
     }
@@ -60,6 +66,18 @@ pub(super) fn check(key: &Key, value: &Value) -> CheckedValue {
         },
         Kind::ToolPolicies => match value {
             Value::Object(members) => return super::tools::check_providers(name, members),
+            _ => false,
+        },
+        Kind::ChannelWords(words) => match value {
+            Value::Object(channels) => return CheckedValue::of(messages::check_words(name, words, channels)),
+            _ => false,
+        },
+        Kind::ChannelTimes => match value {
+            Value::Object(channels) => return CheckedValue::of(messages::check_times(name, channels)),
+            _ => false,
+        },
+        Kind::Agents => match value {
+            Value::Object(agents) => return CheckedValue::of(named_agents::check(name, agents)),
             _ => false,
         },
         Kind::Servers => match value {
@@ -225,6 +243,9 @@ pub(super) fn read_words(key: &Key, words: &str) -> Result<Value, String> {
         | Kind::PurposeModels
         | Kind::PurposeBudgets
         | Kind::ToolPolicies
+        | Kind::ChannelWords(_)
+        | Kind::ChannelTimes
+        | Kind::Agents
         | Kind::Servers
         | Kind::Semantic
         | Kind::Hooks => serde_json::from_str(words).unwrap_or_else(|_| Value::from(words)),

@@ -9,6 +9,8 @@ mod check;
 mod edit;
 mod keep;
 mod layer;
+mod messages;
+mod named_agents;
 mod project;
 mod publish;
 mod shared;
@@ -37,6 +39,8 @@ pub(crate) use self::cache::Cache;
 pub use self::keep::{FileChange, SettingError, SettingsFile, StoredSetting, set_setting, unset_setting};
 use self::layer::Layer;
 pub use self::layer::{Problem, ProblemKind, Source};
+pub use self::messages::QueueConfig;
+pub use self::named_agents::NamedAgent;
 pub(crate) use self::project::{Decision, ask_project_hooks, content_of, is_accepted, project_root};
 pub use self::project::{project_settings_path, project_to_trust, trust_project};
 pub use self::publish::{settings_schema, settings_table};
@@ -77,6 +81,10 @@ pub struct Settings {
     pub calls: CallSettings,
     /// Sub-agents.
     pub agents: AgentConfig,
+    /// Agents by their ids.
+    pub named_agents: BTreeMap<String, NamedAgent>,
+    /// What becomes of messages that come while a conversation is busy.
+    pub queue: QueueConfig,
     /// Which models get `apply_patch`.
     pub patch_tool: PatchTool,
     /// Which tools are offered, and when loops of calls are broken.
@@ -340,6 +348,8 @@ impl Settings {
             },
             calls: CallSettings::of_json(&all).0,
             agents: AgentConfig::of(&value),
+            named_agents: named_agents::of(value("agents.byId")),
+            queue: QueueConfig::of(&value),
             patch_tool: PatchTool::of_word(word("applyPatch")),
             tools: ToolSettings::of(&value),
             web: WebSettings {

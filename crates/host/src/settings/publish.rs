@@ -58,6 +58,18 @@ fn schema_of(key: &Key) -> Value {
                 },
             } })
         }
+        Kind::ChannelWords(words) => {
+            json!({ "type": "object", "additionalProperties": { "enum": words } })
+        }
+        Kind::ChannelTimes => json!({ "type": "object", "additionalProperties": {
+            "type": "integer", "minimum": 0, "maximum": super::messages::DEBOUNCE_MOST,
+        } }),
+        Kind::Agents => json!({ "type": "object", "additionalProperties": {
+            "type": "object", "additionalProperties": false, "properties": {
+                "model": { "type": "string", "minLength": 1 },
+                "workspace": { "type": "string", "minLength": 1 },
+            },
+        } }),
         Kind::Servers => json!({ "anyOf": [
             { "const": false },
             { "type": "object", "additionalProperties": { "anyOf": [{ "type": "string" }, { "const": false }, { "type": "null" }] } },

@@ -49,6 +49,12 @@ pub enum Kind {
     PurposeBudgets,
     /// Policies of tools by provider, or by `provider/model`.
     ToolPolicies,
+    /// One of these words by the names of channels.
+    ChannelWords(&'static [&'static str]),
+    /// Milliseconds by the names of channels.
+    ChannelTimes,
+    /// Agents by their ids.
+    Agents,
     /// Addresses of model servers by their ids, or `false`.
     Servers,
     /// The embedding model of the semantic search, or `false`.
@@ -127,6 +133,7 @@ const TOOLS: ProjectUse = ProjectUse::Refused("it gives tools to the model");
 const TERMINAL: ProjectUse = ProjectUse::Refused("it applies to your terminal");
 const ALLOWED: ProjectUse = ProjectUse::Allowed;
 
+const QUEUE_MODES: &[&str] = &["steer", "followup", "collect", "interrupt"];
 const COUNT: Kind = Kind::Number { least: 1, most: u64::MAX };
 const SIZE: Kind = Kind::Number { least: 0, most: u64::MAX };
 const PERCENT: Kind = Kind::Number { least: 1, most: 100 };
@@ -832,6 +839,62 @@ pub const KEYS: &[Key] = &[
         "when dreams run: a cron expression, in your time zone",
     ),
     key(
+        "agents.byId",
+        Kind::Agents,
+        "{}",
+        NextSession,
+        SPENDING,
+        "`model` and `workspace` of agents, by their ids",
+    ),
+    key(
+        "messages.queue.mode",
+        Kind::Word(QUEUE_MODES),
+        "\"steer\"",
+        Now,
+        HOME,
+        "what becomes of a message that comes while its conversation is busy",
+    ),
+    key(
+        "messages.queue.byChannel",
+        Kind::ChannelWords(QUEUE_MODES),
+        "{}",
+        Now,
+        HOME,
+        "the same for messages of single channels",
+    ),
+    key(
+        "messages.queue.debounceMs",
+        Kind::Number { least: 0, most: 3_600_000 },
+        "500",
+        Now,
+        HOME,
+        "milliseconds without a new message after which those that wait are run",
+    ),
+    key(
+        "messages.queue.debounceMsByChannel",
+        Kind::ChannelTimes,
+        "{}",
+        Now,
+        HOME,
+        "the same for single channels",
+    ),
+    key(
+        "messages.queue.cap",
+        Kind::Number { least: 1, most: 256 },
+        "20",
+        Now,
+        HOME,
+        "messages of a conversation that wait at most",
+    ),
+    key(
+        "messages.queue.drop",
+        Kind::Word(&["new", "old", "summarize"]),
+        "\"summarize\"",
+        Now,
+        HOME,
+        "what happens to more: the new one is refused, an old one goes, or it goes and a line of it is told later",
+    ),
+    key(
         "past.build",
         Kind::Word(&["off", "after-session"]),
         "\"off\"",
@@ -987,6 +1050,8 @@ impl Kind {
             Self::PurposeModels => "an object of names of models".to_owned(),
             Self::PurposeBudgets => "an object of amounts in US dollars, 0 or more".to_owned(),
             Self::ToolPolicies => "an object of policies by provider".to_owned(),
+            Self::ChannelWords(_) | Self::ChannelTimes => "an object of values by channel".to_owned(),
+            Self::Agents => "an object of agents by id".to_owned(),
             Self::Servers => "an object of URLs, or false".to_owned(),
             Self::Semantic => "an object, or false".to_owned(),
             Self::Hooks => "an object of events".to_owned(),
@@ -1006,9 +1071,13 @@ impl Kind {
             Self::List(Item::Port) => "list of numbers".to_owned(),
             Self::List(_) => "list of texts".to_owned(),
             Self::Servers | Self::Semantic => "object, or `false`".to_owned(),
-            Self::PurposeModels | Self::PurposeBudgets | Self::ToolPolicies | Self::Hooks => {
-                "object".to_owned()
-            }
+            Self::ChannelWords(_)
+            | Self::ChannelTimes
+            | Self::Agents
+            | Self::PurposeModels
+            | Self::PurposeBudgets
+            | Self::ToolPolicies
+            | Self::Hooks => "object".to_owned(),
         }
     }
 }

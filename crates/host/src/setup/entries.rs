@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Number, Value};
 
+use super::json5;
+use super::table::FileForm;
 use crate::settings::text::{Form, Node, SyntaxError, line_of, parse};
 
 /// Members of a file that are looked at, with those within them.
@@ -25,9 +27,13 @@ pub(super) struct Entry {
 ///
 /// # Errors
 /// What is wrong with it, and in which line.
-pub(super) fn entries(text: &str, is_toml: bool) -> Result<Vec<Entry>, (usize, String)> {
+pub(super) fn entries(text: &str, form: FileForm) -> Result<Vec<Entry>, (usize, String)> {
     let mut left = MOST;
-    let entries = if is_toml { of_toml(text, &mut left)? } else { of_json(text, &mut left)? };
+    let entries = match form {
+        FileForm::Toml => of_toml(text, &mut left)?,
+        FileForm::Json => of_json(text, &mut left)?,
+        FileForm::Json5 => of_json(&json5::plain(text), &mut left)?,
+    };
     if left == 0 { Err((1, format!("it has more than {MOST} members"))) } else { Ok(entries) }
 }
 
@@ -139,25 +145,26 @@ mod tests {
 
     #[test]
     fn members_have_the_lines_of_their_names() {
-        let json = entries("{\n \"a\": 1,\n \"b\": {\n  \"c\": [true] }\n}", false).unwrap();
+        let json = entries("{\n \"a\": 1,\n \"b\": {\n  \"c\": [true] }\n}", FileForm::Json).unwrap();
         let expect = [("a".to_owned(), 2), ("b".to_owned(), 3), ("b.c".to_owned(), 4)];
         assert_eq!(lines(&json), expect);
-        let toml = entries("a = 1\n[b]\nc = [true]\n", true).unwrap();
+        let toml = entries("a = 1\n[b]\nc = [true]\n", FileForm::Toml).unwrap();
         assert_eq!(lines(&toml), [("a".to_owned(), 1), ("b".to_owned(), 2), ("b.c".to_owned(), 3)]);
         assert_eq!((&json[0].value, &json[1].value), (&toml[0].value, &toml[1].value));
     }
 
     #[test]
     fn broken_file_names_its_line() {
-        for (text, is_toml, line) in
-            [("{\n\"a\": ", false, 2), ("[]", false, 1), ("a = 1\nb = \n", true, 2), ("{\"a\":1}", true, 1)]
+        let (json, toml) = (FileForm::Json, FileForm::Toml);
+        for (text, form, line) in
+            [("{\n\"a\": ", json, 2), ("[]", json, 1), ("a = 1\nb = \n", toml, 2), ("{\"a\":1}", toml, 1)]
         {
-            assert_eq!(entries(text, is_toml).unwrap_err().0, line, "{text}");
+            assert_eq!(entries(text, form).unwrap_err().0, line, "{text}");
         }
-        assert_eq!(entries("", false).unwrap(), []);
+        assert_eq!(entries("", FileForm::Json).unwrap(), []);
         let many: String = (0..6_000).map(|at| format!("k{at} = 1\n")).collect();
-        assert!(entries(&many, true).unwrap_err().1.contains("5000"));
+        assert!(entries(&many, toml).unwrap_err().1.contains("5000"));
         let deep = format!("{}1{}", "{\"a\":".repeat(500), "}".repeat(500));
-        assert!(entries(&deep, false).is_ok());
+        assert!(entries(&deep, json).is_ok());
     }
 }

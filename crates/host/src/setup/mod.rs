@@ -2,6 +2,7 @@
 //! nothing secret is copied, and what the user set already stays.
 
 mod entries;
+mod json5;
 mod rules;
 mod servers;
 mod table;
@@ -13,7 +14,7 @@ use quipu_mcp::config::{SERVERS, is_server_name};
 use serde_json::{Map, Value, json};
 
 use entries::Entry;
-use table::{SetupAgent, SetupRow, agent_named, agents};
+use table::{FileForm, SetupAgent, SetupRow, agent_named, agents};
 
 use crate::mcp::FILE_BYTES;
 use crate::settings::{Key, SettingsFile, set_setting};
@@ -119,7 +120,7 @@ pub fn import_settings(
             let Some(path) = file.path(env, user_home) else { continue };
             if path.exists() {
                 found = true;
-                import.file(agent, &path, file.is_toml, &file.only)?;
+                import.file(agent, &path, file.form, &file.only)?;
             }
             places.push(path.display().to_string());
         }
@@ -147,9 +148,15 @@ impl SetupImport<'_> {
         }
     }
 
-    fn file(&mut self, agent: &SetupAgent, path: &Path, is_toml: bool, only: &[&str]) -> Result<(), Failure> {
+    fn file(
+        &mut self,
+        agent: &SetupAgent,
+        path: &Path,
+        form: FileForm,
+        only: &[&str],
+    ) -> Result<(), Failure> {
         let entries =
-            match text_of(path).map_err(|why| (1, why)).and_then(|text| entries::entries(&text, is_toml)) {
+            match text_of(path).map_err(|why| (1, why)).and_then(|text| entries::entries(&text, form)) {
                 Ok(entries) => entries,
                 Err((line, why)) => {
                     self.report(path, line, "", SetupOutcome::Left(format!("{why}; nothing of it is taken")));
@@ -177,7 +184,10 @@ impl SetupImport<'_> {
         let key = entry.key.as_str();
         for row in &agent.rows {
             match row {
-                SetupRow::Setting { theirs, ours, words } if *theirs == key => {
+                // An object whose members are known is looked at in parts.
+                SetupRow::Setting { theirs, ours, words }
+                    if *theirs == key && !(entry.value.is_object() && has_members(agent, key)) =>
+                {
                     return self.setting(file, entry, ours, words);
                 }
                 SetupRow::Pair { first, second, ours } if *second == key => {
@@ -198,6 +208,7 @@ impl SetupImport<'_> {
                 SetupRow::Hooks(name) if *name == key => return self.hooks(file, entry),
                 SetupRow::Rules(name) if *name == key => return self.rules(file, entry),
                 SetupRow::Servers(name) if *name == key => return self.servers(file, entry),
+                SetupRow::Agents(name) if *name == key => return self.agents(file, entry),
                 SetupRow::Foreign { key: name, why } if *name == key => {
                     self.report(file, entry.line, key, SetupOutcome::Left(why.clone()));
                     return Ok(());
@@ -206,12 +217,7 @@ impl SetupImport<'_> {
             }
         }
         // Some members of it may be known.
-        let within = format!("{key}.");
-        let has_rows = agent
-            .rows
-            .iter()
-            .any(|row| matches!(row, SetupRow::Setting { theirs, .. } if theirs.starts_with(&within)));
-        if has_rows {
+        if has_members(agent, key) {
             for member in &entry.members {
                 self.member(agent, file, member, &entry.members)?;
             }
@@ -338,6 +344,37 @@ impl SetupImport<'_> {
         Ok(())
     }
 
+    /// A list of agents, into ours, unless the user has set them.
+    fn agents(&mut self, file: &Path, entry: &Entry) -> Result<(), Failure> {
+        let mut ours = Map::new();
+        for (at, theirs) in entry.value.as_array().into_iter().flatten().enumerate() {
+            let key = format!("{}[{at}]", entry.key);
+            let Some(id) = theirs["id"].as_str() else {
+                self.report(file, entry.line, &key, SetupOutcome::Left("it has no id".to_owned()));
+                continue;
+            };
+            let mut agent = Map::new();
+            for (member, value) in theirs.as_object().into_iter().flatten() {
+                let value = match member.as_str() {
+                    "id" => continue,
+                    "model" if value.is_object() => value["primary"].clone(),
+                    "model" | "workspace" => value.clone(),
+                    _ => {
+                        let why = "there is no such setting here".to_owned();
+                        self.report(file, entry.line, &format!("{key}.{member}"), SetupOutcome::Left(why));
+                        continue;
+                    }
+                };
+                agent.insert(member.clone(), value);
+            }
+            ours.insert(id.to_lowercase(), Value::Object(agent));
+        }
+        if ours.is_empty() {
+            return Ok(());
+        }
+        self.put(file, entry, "agents.byId", &Value::Object(ours))
+    }
+
     /// Permission rules in our words, in place of nothing of the user's.
     fn rules(&mut self, file: &Path, entry: &Entry) -> Result<(), Failure> {
         for list in &entry.members {
@@ -433,6 +470,16 @@ impl SetupImport<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether there are rows for members of this member.
+fn has_members(agent: &SetupAgent, key: &str) -> bool {
+    let is_within = |name: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
+    agent.rows.iter().any(|row| match row {
+        SetupRow::Setting { theirs, .. } => is_within(theirs),
+        SetupRow::Agents(name) | SetupRow::Servers(name) => is_within(name),
+        _ => false,
+    })
 }
 
 pub(crate) fn setting_failure(error: crate::settings::SettingError) -> Failure {

@@ -17,22 +17,44 @@ pub(super) struct SetupAgent {
 /// A file of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SetupFile {
-    pub(super) is_toml: bool,
+    pub(super) form: FileForm,
     base: &'static str,
     path: &'static str,
     /// Only these members are looked at; empty for all.
     pub(super) only: Vec<&'static str>,
 }
 
+/// How a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileForm {
+    Json,
+    /// JSON with comments, names without quotes and the like.
+    Json5,
+    Toml,
+}
+
 /// What becomes of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SetupRow {
-    Setting { theirs: &'static str, ours: &'static str, words: &'static str },
-    Pair { first: &'static str, second: &'static str, ours: &'static str },
+    Setting {
+        theirs: &'static str,
+        ours: &'static str,
+        words: &'static str,
+    },
+    Pair {
+        first: &'static str,
+        second: &'static str,
+        ours: &'static str,
+    },
     Hooks(&'static str),
     Rules(&'static str),
     Servers(&'static str),
-    Foreign { key: &'static str, why: String },
+    /// A list of agents.
+    Agents(&'static str),
+    Foreign {
+        key: &'static str,
+        why: String,
+    },
 }
 
 /// The agents of the table.
@@ -56,7 +78,12 @@ pub(super) fn agents() -> Vec<SetupAgent> {
         match words[..] {
             ["file", form, base, path, ref only @ ..] => {
                 let only = only.iter().flat_map(|only| only.split(',')).collect();
-                agent.files.push(SetupFile { is_toml: form == "toml", base, path, only });
+                let form = match form {
+                    "toml" => FileForm::Toml,
+                    "json5" => FileForm::Json5,
+                    _ => FileForm::Json,
+                };
+                agent.files.push(SetupFile { form, base, path, only });
             }
             ["key", theirs, ours, ref words @ ..] => {
                 let words = words.first().copied().unwrap_or("*");
@@ -65,6 +92,7 @@ pub(super) fn agents() -> Vec<SetupAgent> {
             ["pair", first, second, ours] => agent.rows.push(SetupRow::Pair { first, second, ours }),
             ["hooks", key] => agent.rows.push(SetupRow::Hooks(key)),
             ["rules", key] => agent.rows.push(SetupRow::Rules(key)),
+            ["agents", key] => agent.rows.push(SetupRow::Agents(key)),
             ["servers", key] => agent.rows.push(SetupRow::Servers(key)),
             ["other", key, why] => agent.rows.push(SetupRow::Foreign { key, why: spaced(why) }),
             _ => {}
@@ -95,7 +123,7 @@ mod tests {
     #[test]
     fn every_line_of_the_table_is_read() {
         let agents = agents();
-        assert_eq!(agents.len(), 3);
+        assert_eq!(agents.len(), 4);
         let rows: usize = agents.iter().map(|agent| agent.rows.len() + agent.files.len() + 1).sum();
         let lines = TABLE.lines().filter(|line| !(line.starts_with('#') || line.is_empty())).count();
         assert_eq!(rows, lines);

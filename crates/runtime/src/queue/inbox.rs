@@ -160,6 +160,11 @@ impl MessageInbox {
         (holder(), turn.id.clone())
     }
 
+    /// The row of a message that waits, and the inbox that holds it.
+    pub(crate) fn row_of_message(message: &QueuedMessage) -> (SessionId, ItemId) {
+        (holder(), message.id.clone())
+    }
+
     /// Rows that could not be read, such as those of a newer version. They stay in the store.
     pub fn unreadable(&self) -> &[ItemId] {
         &self.0.unreadable
@@ -211,6 +216,18 @@ impl MessageInbox {
             _ => None,
         });
         Ok(refused.map_or(Ok(()), Err))
+    }
+
+    /// Which of these messages are not in the store any more.
+    pub(crate) async fn gone(&self, ids: &[ItemId]) -> Result<Vec<ItemId>, InboxError> {
+        let pending = self.0.store.pending(&holder()).await?;
+        let is_there = |id: &ItemId| pending.inbox.iter().any(|item| item.id == *id);
+        Ok(ids.iter().filter(|id| !is_there(id)).cloned().collect())
+    }
+
+    /// A message that was handed to a run is part of its session, which took its row.
+    pub(crate) async fn steered(&self, key: &SessionKey, id: &ItemId) -> Result<(), InboxError> {
+        self.change(key, QueueInput::SteerTaken(id.clone()), RowTaker::Session).await.map(drop)
     }
 
     /// Whether the store still has the row of a turn: else its prompt is part of a session.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use quipu_host::QueueConfig;
 use serde::{Deserialize, Serialize};
 
 /// How long nothing may come before what waits is run: half a second.
@@ -85,6 +86,24 @@ pub struct QueuePolicy {
     pub drop: DropRule,
 }
 
+impl From<&QueueConfig> for QueueSettings {
+    /// The settings of a host. Words that it does not know are left out, and a host has none.
+    fn from(config: &QueueConfig) -> Self {
+        fn word<T: serde::de::DeserializeOwned>(word: &str) -> Option<T> {
+            serde_json::from_value(serde_json::Value::from(word)).ok()
+        }
+        let modes = config.mode_by_channel.iter();
+        Self {
+            mode: config.mode.as_deref().and_then(word),
+            by_channel: modes.filter_map(|(channel, mode)| Some((channel.clone(), word(mode)?))).collect(),
+            debounce_ms: config.debounce_ms,
+            debounce_ms_by_channel: config.debounce_ms_by_channel.clone(),
+            cap: config.cap,
+            drop: config.drop.as_deref().and_then(word),
+        }
+    }
+}
+
 impl QueueSettings {
     /// What holds for a message of a channel. What the message says itself comes before what the session says, then the
     /// channel, then the setting for all, then the default.
@@ -106,6 +125,24 @@ impl QueueSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_of_a_host_are_those_of_the_queue() {
+        let config = QueueConfig {
+            mode: Some("collect".into()),
+            mode_by_channel: [("slack".into(), "followup".into())].into(),
+            debounce_ms: Some(1000),
+            debounce_ms_by_channel: [("slack".into(), 2000)].into(),
+            cap: Some(5),
+            drop: Some("new".into()),
+        };
+        let settings = QueueSettings::from(&config);
+        let none = QueueOverride::default();
+        let QueuePolicy { mode, debounce, cap, drop } = settings.resolve("Slack", &none, &none);
+        assert_eq!((mode, debounce.as_millis(), cap, drop), (BusyMode::Followup, 2000, 5, DropRule::New));
+        assert_eq!(settings.resolve("irc", &none, &none).mode, BusyMode::Collect);
+        assert_eq!(QueueSettings::from(&QueueConfig::default()), QueueSettings::default());
+    }
 
     #[test]
     fn settings_are_resolved_in_their_order() {

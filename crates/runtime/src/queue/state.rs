@@ -228,7 +228,10 @@ impl SessionQueue {
             }
             QueueInput::SteerTaken(id) => self.steering.retain(|message| message.id != id),
             QueueInput::SteerRefused(id) => {
-                if let Some(at) = self.steering.iter().position(|message| message.id == id) {
+                // Of a run that is being stopped it goes with that.
+                if self.active.as_ref().is_none_or(|active| active.aborting.is_none())
+                    && let Some(at) = self.steering.iter().position(|message| message.id == id)
+                {
                     let message = self.steering.remove(at);
                     self.wait_again([message]);
                 }
@@ -367,7 +370,13 @@ impl SessionQueue {
     fn ended(&mut self, turn: &ItemId, effects: &mut Vec<QueueEffect>) {
         let Some(active) = self.active.take_if(|active| active.turn.id == *turn) else { return };
         let unused = std::mem::take(&mut self.steering);
-        self.wait_again(unused);
+        match active.aborting {
+            // They have the rights of the run: whoever stopped it stopped them.
+            Some(why) => {
+                effects.extend(unused.iter().map(|message| QueueEffect::Dropped(message.id.clone(), why)));
+            }
+            None => self.wait_again(unused),
+        }
         if active.has_entered {
             return;
         }
@@ -398,7 +407,7 @@ impl SessionQueue {
             }
             stays
         };
-        self.steering.retain(&mut stays);
+        // What was handed to the run is either part of it by its end, or goes then.
         self.waiting.retain(&mut stays);
         self.failed.retain(|failed| {
             let stays = !may(&failed.turn.group.authority);

@@ -1,132 +1,35 @@
-use std::path::PathBuf;
-
-use quipu::Sealer;
-use quipu::protocol::{Refusal, UserInput};
+use quipu::protocol::{Event, Refusal};
 use quipu::store::Graph;
-use quipu_host::{Home, OpenRequest, Question, SilentObserver};
-use quipu_testkit::{Answer, FakeServer, Gate, Reply};
-use serde_json::json;
+use quipu_testkit::{Answer, Gate};
 
 use super::*;
-use crate::lanes::LaneSettings;
-use crate::queue::{Authority, BusyMode, QueueOverride, QueueSettings, Route};
+use crate::queue::{Authority, BusyMode};
+use crate::testing::{World, gated, request, says};
 
-/// A home, a directory to work in, and a model.
-struct World {
-    dir: tempfile::TempDir,
-    server: FakeServer,
-    home: Home,
-}
-
-/// A session of the host for each conversation.
-struct HostSessions {
-    home: Home,
-    here: PathBuf,
-    open: tokio::sync::Mutex<HashMap<SessionKey, Session>>,
-    fails: std::sync::atomic::AtomicU32,
-}
-
-impl SessionSource for HostSessions {
-    fn session<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<Session, quipu_host::Failure>> {
-        Box::pin(async move {
-            let fails = self.fails.load(std::sync::atomic::Ordering::SeqCst);
-            if fails > 0 {
-                self.fails.store(fails - 1, std::sync::atomic::Ordering::SeqCst);
-                return Err(quipu_host::Failure::request("the session is not there today"));
-            }
-            let mut open = self.open.lock().await;
-            if let Some(session) = open.get(key) {
-                return Ok(session.clone());
-            }
-            let answers = [Question::Here, Question::Caches, Question::Resources, Question::Memory];
-            let answers = answers.map(|question| (question, None)).into();
-            let request =
-                OpenRequest { here: self.here.clone(), answers, is_shared: true, ..OpenRequest::default() };
-            let session = quipu_host::open(&self.home, &request).await?.opened.session;
-            open.insert(key.clone(), session.clone());
-            Ok(session)
-        })
+impl Run {
+    /// Reads until it is part of the session.
+    async fn until_started(&mut self) {
+        while !matches!(self.next().await, Some(RunEvent::Started { .. })) {}
     }
 }
 
-impl World {
-    fn new(script: impl IntoIterator<Item = Reply>) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let server = FakeServer::start(script);
-        let path = dir.path().canonicalize().unwrap();
-        for made in ["home", "work"] {
-            std::fs::create_dir(path.join(made)).unwrap();
+async fn at_rest(world: &World) {
+    let report = quipu::store::Upkeep::check(&*world.home.store().await.unwrap()).await.unwrap();
+    assert_eq!((report.inbox, report.problems), (0, vec![]));
+}
+
+impl Conversations {
+    /// Waits until the session of a conversation has a message that is to reach its run.
+    async fn wait_for_steered(&self, key: &SessionKey) {
+        let sourced = self.0.sessions.session(key).await.unwrap();
+        let (snapshot, mut events) = sourced.session.subscribe(Delivery::Live).await.unwrap();
+        let mut is_there = !snapshot.steering.is_empty();
+        while !is_there {
+            let envelope = events.next().await.unwrap();
+            is_there =
+                matches!(&envelope.event, Event::QueueChanged { steering, .. } if !steering.is_empty());
         }
-        let model = json!({ "id": "test-1", "api": "anthropic-messages", "contextWindow": 200_000, "maxTokens": 8_000 });
-        let provider = json!({
-            "baseUrl": server.url(), "apiKey": "key", "api": "anthropic-messages", "models": [model],
-        });
-        let models = json!({ "providers": { "testing": provider } });
-        std::fs::write(path.join("home/models.json"), models.to_string()).unwrap();
-        let settings =
-            json!({ "retry": { "baseDelayMs": 1 }, "defaultProvider": "testing", "defaultModel": "test-1" });
-        std::fs::write(path.join("home/settings.json"), settings.to_string()).unwrap();
-        let home = Home::at(path.join("home"), Arc::new(SilentObserver));
-        Self { dir, server, home }
     }
-
-    /// Sessions of which the first so many attempts to open one fail.
-    fn sessions(&self, fails: u32) -> Arc<HostSessions> {
-        let here = self.dir.path().canonicalize().unwrap().join("work");
-        let open = tokio::sync::Mutex::default();
-        Arc::new(HostSessions { home: self.home.clone(), here, open, fails: fails.into() })
-    }
-
-    /// Does something with conversations that are served meanwhile.
-    async fn serve<T, F: Future<Output = T>>(
-        &self,
-        timeout: Option<Duration>,
-        fails: u32,
-        work: impl FnOnce(Conversations, Lanes) -> F,
-    ) -> T {
-        let store: Arc<dyn Graph> = self.home.store().await.unwrap();
-        let sessions = self.sessions(fails);
-        let lanes = Lanes::new(LaneSettings::default());
-        let sealer = Arc::new(Sealer::new([7; 32]));
-        let all = sessions.clone();
-        let done: Result<T, InboxError> = MessageInbox::with(store, sealer, |inbox, mut events| async move {
-            let conversations = Conversations::new(inbox, lanes.clone(), sessions, timeout);
-            let work = work(conversations.clone(), lanes);
-            tokio::select! {
-                served = conversations.serve(&mut events) => panic!("{served:?}"),
-                done = work => Ok(done),
-            }
-        })
-        .await;
-        for session in all.open.lock().await.values() {
-            session.shutdown().await;
-        }
-        done.unwrap()
-    }
-}
-
-fn request(key: &str, text: &str, mode: BusyMode) -> RunRequest {
-    let none = QueueOverride::default();
-    let policy = QueuePolicy { mode, ..QueueSettings::default().resolve("", &none, &none) };
-    let policy = QueuePolicy { debounce: Duration::ZERO, ..policy };
-    let message = NewMessage {
-        message_id: None,
-        route: Route { channel: "irc".into(), ..Route::default() },
-        authority: Authority { sender: Some("anna".into()), is_owner: true, ..Authority::default() },
-        from: Some("Anna".into()),
-        input: UserInput::from(text),
-        at: 0,
-    };
-    RunRequest { key: SessionKey::parse(key).unwrap(), message, policy }
-}
-
-fn says(text: &str) -> Reply {
-    Answer::new().text(text).reply()
-}
-
-/// An answer that begins when the gate opens.
-fn gated(gate: &Gate, text: &str) -> Reply {
-    Reply::sse("").then_gate(gate).then(Answer::new().text(text).stream())
 }
 
 #[tokio::test]
@@ -251,7 +154,7 @@ async fn stored_prompt_is_said_once() {
             let key = SessionKey::parse("agent:main:main").unwrap();
             let message = request("agent:main:main", "hello", BusyMode::Steer);
             assert_eq!(conversations.run(message).await.unwrap().text, "one");
-            let session = conversations.0.sessions.session(&key).await.unwrap();
+            let session = conversations.0.sessions.session(&key).await.unwrap().session;
             // Its row left the store with the prompt.
             let holder = SessionId::from(quipu::store::MESSAGE_INBOX);
             assert!(store.pending(&holder).await.unwrap().inbox.is_empty());
@@ -266,12 +169,12 @@ async fn stored_prompt_is_said_once() {
 async fn turn_that_is_part_of_a_session_already_is_not_run() {
     let world = World::new([says("next")]);
     let store: Arc<dyn Graph> = world.home.store().await.unwrap();
-    let sealer = Arc::new(Sealer::new([7; 32]));
-    let sessions = world.sessions(0);
+    let sealer = Arc::new(quipu::Sealer::new([7; 32]));
+    let sessions = world.sessions(0).await;
     let all = sessions.clone();
     let done: Result<(), InboxError> =
         MessageInbox::with(store.clone(), sealer, |inbox, mut events| async move {
-            let lanes = Lanes::new(LaneSettings::default());
+            let lanes = Lanes::new(crate::lanes::LaneSettings::default());
             let conversations = Conversations::new(inbox, lanes, sessions, None);
             let first =
                 conversations.start(request("agent:main:main", "first", BusyMode::Steer)).await.unwrap();
@@ -292,7 +195,85 @@ async fn turn_that_is_part_of_a_session_already_is_not_run() {
         })
         .await;
     done.unwrap();
-    for session in all.open.lock().await.values() {
-        session.shutdown().await;
-    }
+    all.close().await;
+}
+
+#[tokio::test]
+async fn steered_message_reaches_the_run_behind_its_tools() {
+    let gate = Gate::new();
+    let call = Answer::new().tool_call("c", "ls", "{}");
+    let first = quipu_testkit::Reply::sse("").then_gate(&gate).then(call.stream());
+    let world = World::new([first, says("both"), says("alone")]);
+    let reached = gate.clone();
+    world
+        .serve(None, 0, |conversations, _| async move {
+            let message = |text| request("agent:main:main", text, BusyMode::Steer);
+            let mut first = conversations.start(message("first")).await.unwrap();
+            first.until_started().await;
+            reached.reached().await;
+            let mut steered = conversations.start(message("second")).await.unwrap();
+            let mut other = request("agent:main:main", "third", BusyMode::Steer);
+            other.message.authority = Authority { sender: Some("bob".into()), ..Authority::default() };
+            let third = conversations.start(other).await.unwrap();
+            // The session has it before the answer comes.
+            conversations.wait_for_steered(&message("x").key).await;
+            gate.open();
+            let started = steered.next().await.unwrap();
+            assert!(
+                matches!(&started, RunEvent::Started { messages, .. } if *messages == [steered.id.clone()]),
+                "{started:?}"
+            );
+            let (first, steered) = (first.outcome().await.unwrap(), steered.outcome().await.unwrap());
+            assert_eq!((&*first.text, &first), ("both", &steered));
+            assert_eq!(third.outcome().await.unwrap().text, "alone", "other rights, a run of its own");
+        })
+        .await;
+    let requests = world.server.requests();
+    let texts: Vec<String> = requests.iter().map(|one| one.json().to_string()).collect();
+    assert_eq!(texts.len(), 3);
+    assert!(!texts[0].contains("second") && texts[1].contains("second"));
+    assert!(texts[1].find("tool_result") < texts[1].find("second"), "behind the results: {}", texts[1]);
+    let report = quipu::store::Upkeep::check(&*world.home.store().await.unwrap()).await.unwrap();
+    assert_eq!((report.inbox, report.problems), (0, vec![]));
+}
+
+#[tokio::test]
+async fn steered_message_of_a_run_that_timed_out_runs_afterwards() {
+    let gate = Gate::new();
+    let world = World::new([gated(&gate, "never"), says("late")]);
+    world
+        .serve(Some(Duration::from_secs(2)), 0, |conversations, _| async move {
+            let message = |text| request("agent:main:main", text, BusyMode::Steer);
+            let mut first = conversations.start(message("first")).await.unwrap();
+            first.until_started().await;
+            let second = conversations.start(message("second")).await.unwrap();
+            conversations.wait_for_steered(&message("x").key).await;
+            assert!(first.outcome().await.unwrap().timed_out);
+            assert_eq!(second.outcome().await.unwrap().text, "late");
+        })
+        .await;
+    at_rest(&world).await;
+}
+
+#[tokio::test]
+async fn steered_message_of_a_stopped_run_is_dropped() {
+    let gate = Gate::new();
+    let world = World::new([gated(&gate, "never"), says("next")]);
+    world
+        .serve(None, 0, |conversations, _| async move {
+            let message = |text| request("agent:main:main", text, BusyMode::Steer);
+            let mut first = conversations.start(message("first")).await.unwrap();
+            first.until_started().await;
+            let second = conversations.start(message("second")).await.unwrap();
+            let key = message("x").key;
+            conversations.wait_for_steered(&key).await;
+            conversations.stop(&key, message("x").message.authority).await.unwrap();
+            assert_eq!(first.outcome().await.unwrap().outcome, Outcome::Aborted);
+            assert_eq!(second.outcome().await, Err(RunError::Dropped(DropReason::Stopped)));
+            assert_eq!(conversations.run(message("third")).await.unwrap().text, "next");
+        })
+        .await;
+    let last = world.server.requests().pop().unwrap().json().to_string();
+    assert!(last.contains("third") && !last.contains("second"), "{last}");
+    at_rest(&world).await;
 }

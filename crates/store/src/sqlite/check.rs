@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::chunks::{self, RecentChunks};
 use super::failure::{Failure, Outcome, Place};
 use super::{erased, file, retain, rows, search, shrink};
-use crate::{MESSAGE_INBOX, Problem, ProblemKind, Report};
+use crate::{Problem, ProblemKind, Report};
 
 /// Problems that are told; the others are counted.
 const TOLD: usize = 100;
@@ -274,12 +274,13 @@ fn check_refs(connection: &Connection, report: &mut Report) -> Outcome<()> {
 
 fn check_open(connection: &Connection, report: &mut Report) -> Outcome<()> {
     report.open_steps = count(connection, "SELECT count(*) FROM quipu_step")?;
-    report.inbox = count(connection, "SELECT count(*) FROM quipu_inbox")?;
-    let of_no_session = format!("AND t.session <> '{MESSAGE_INBOX}' ");
+    report.inbox =
+        count(connection, "SELECT count(*) FROM quipu_inbox WHERE session NOT LIKE 'runtime:session:%'")?;
     let open = [
         // The session of an early call is still to come.
         ("quipu_step", "an open step", "AND t.call <> 'early' "),
-        ("quipu_inbox", "a queued input", &*of_no_session),
+        // No session can have such a name.
+        ("quipu_inbox", "a queued input", "AND t.session NOT LIKE 'runtime:%' "),
         ("quipu_jump", "an unfinished jump", ""),
     ];
     for (table, what, but) in open {

@@ -22,8 +22,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::truncate::{MAX_BYTES, MAX_LINES};
-pub(crate) use log::{LogLines, LogRange};
 use log::LogSource;
+pub(crate) use log::{LogLines, LogRange};
 use output::UnreadOutput;
 pub use output::UnreadText;
 

@@ -1,0 +1,70 @@
+//! Agents by their ids: `agents.byId`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+/// Agents at most.
+const AGENTS: usize = 256;
+/// Characters of an id at most.
+const ID: usize = 64;
+
+/// What is set for an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NamedAgent {
+    /// The model of its new sessions: `provider/id`, or a part of a name.
+    pub model: Option<String>,
+    /// The directory that it works in, as it is written.
+    pub workspace: Option<String>,
+}
+
+/// The values that were checked.
+pub(super) fn of(value: Option<&Value>) -> BTreeMap<String, NamedAgent> {
+    let agents = value.and_then(Value::as_object).into_iter().flatten();
+    let agents = agents.map(|(id, agent)| {
+        let text = |name: &str| agent[name].as_str().map(str::to_owned);
+        (id.clone(), NamedAgent { model: text("model"), workspace: text("workspace") })
+    });
+    agents.collect()
+}
+
+/// Agents with ids that keys of conversations can have.
+pub(super) fn check(name: &str, agents: &Map<String, Value>) -> (Map<String, Value>, Vec<String>) {
+    let (mut good, mut problems) = (Map::new(), Vec::new());
+    for (id, agent) in agents {
+        let shown: String = id.chars().filter(|letter| !letter.is_control()).take(ID).collect();
+        if good.len() == AGENTS {
+            problems.push(format!("{name} can name {AGENTS} agents; the others are ignored"));
+            break;
+        }
+        let Some(members) = agent.as_object().filter(|_| is_id(id)) else {
+            problems.push(format!(
+                "{name}.{shown} is ignored: an id has 1 to {ID} of the letters a-z, digits, `_` and `-`, and its agent is an object"
+            ));
+            continue;
+        };
+        let mut kept = Map::new();
+        for (member, value) in members {
+            let fits = match member.as_str() {
+                "model" => value.as_str().is_some_and(|model| !model.trim().is_empty()),
+                "workspace" => value.as_str().is_some_and(|path| path.starts_with(['/', '~'])),
+                _ => false,
+            };
+            if fits {
+                kept.insert(member.clone(), value.clone());
+            } else {
+                let member: String = member.chars().filter(|letter| !letter.is_control()).take(ID).collect();
+                problems.push(format!(
+                    "{name}.{shown}.{member} is ignored: an agent has a `model`, and a `workspace` that is an absolute path or one below `~`"
+                ));
+            }
+        }
+        good.insert(id.clone(), Value::Object(kept));
+    }
+    (good, problems)
+}
+
+fn is_id(id: &str) -> bool {
+    let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "_-".contains(letter);
+    !id.is_empty() && id.len() <= ID && id.chars().all(fits)
+}

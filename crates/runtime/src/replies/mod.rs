@@ -1,0 +1,527 @@
+//! Replies: what runs answer, on its way to chats. Each is stored before it is offered, and leaves the store when the chat has
+//! acknowledged it.
+
+mod rows;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use quipu::View;
+use quipu::protocol::{CallId, Content, Entry, Json, Message, RunId, StopReason, ToolResultMessage};
+use quipu::store::{Commit, Durability, Graph, LineageEnd, Op, REPLY_OUTBOX, StoreError, decode_nodes};
+use quipu_outbound::{
+    DrainPoint, MessageSink, Offer, Outbox, PartState, ReplyKey, ReplyStream, SinkError, StreamInput,
+    StreamOptions, StreamOutput,
+};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::keys::SessionKey;
+use crate::queue::{QueueTurn, Route};
+pub(crate) use rows::OwedReply;
+use rows::{ReplyRow, StoredReply};
+
+/// Replies of one route that wait at most: with more, no turn of that route begins.
+pub const REPLY_LIMIT: usize = 1_024;
+/// Refused messages that are remembered until somebody takes them.
+const REFUSED: usize = 256;
+/// How long a chat may take to acknowledge a message before it counts as lost.
+const OFFER: Duration = Duration::from_secs(60);
+/// When it is tried again to store that something was acknowledged.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+
+/// Where replies of a route go, and how.
+#[derive(Clone)]
+pub struct ReplyRoute {
+    /// The chat.
+    pub sink: Arc<dyn MessageSink + Send + Sync>,
+    /// Lengths, and which messages are replies. An answer is sent when it is part of its session, so `drain` is always
+    /// [`DrainPoint::MessageEnd`].
+    pub options: StreamOptions,
+}
+
+/// What a tool is about to send to a chat.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SentMessage {
+    /// The text.
+    pub text: String,
+    /// Addresses or paths of media.
+    pub media: Vec<String>,
+    /// The chat, as [`StreamOptions::target`] names it.
+    pub target: Option<String>,
+}
+
+/// The chats that a process can reach.
+pub trait ReplyRoutes: Send + Sync + 'static {
+    /// Where replies of a route go; `None` where nobody wants them. Asked again after [`Replies::wake`].
+    fn route(&self, route: &Route) -> Option<ReplyRoute>;
+
+    /// What a call of a tool sends to a chat: an answer that repeats it is not sent.
+    fn sent(&self, tool: &str, arguments: &Json) -> Option<SentMessage> {
+        let _ = (tool, arguments);
+        None
+    }
+}
+
+/// A message that a chat will never take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedReply {
+    /// Where it was to go.
+    pub route: Route,
+    /// The reply.
+    pub key: ReplyKey,
+    /// The part of it.
+    pub part: u32,
+    /// What the chat says.
+    pub reason: String,
+}
+
+/// Replies on their way. Cheap to clone.
+#[derive(Clone)]
+pub struct Replies(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Graph>,
+    routes: Arc<dyn ReplyRoutes>,
+    began: Instant,
+    number: AtomicU64,
+    owed: Mutex<HashMap<SessionKey, OwedReply>>,
+    outboxes: Mutex<HashMap<Route, RouteOutbox>>,
+    /// Routes at which there may be something to do.
+    changed: Mutex<HashSet<Route>>,
+    wake: Notify,
+    /// Something is delivered, or owed no more.
+    settled: Notify,
+    refused: Mutex<VecDeque<RefusedReply>>,
+}
+
+#[derive(Default)]
+struct RouteOutbox {
+    outbox: Outbox,
+    /// The queue and the number of each reply.
+    rows: HashMap<ReplyKey, (String, u64)>,
+}
+
+/// The answers of one run on their way to one chat.
+pub(crate) struct ReplyFlow {
+    stream: ReplyStream,
+    /// Answers so far.
+    answers: u32,
+    /// Calls that were over before their answer was stored, and whether they failed.
+    early: HashMap<CallId, bool>,
+}
+
+impl ReplyFlow {
+    /// That of a run that is owed; `None` where nobody wants it.
+    pub(crate) fn of(replies: &Replies, owed: &OwedReply) -> Option<Self> {
+        let ReplyRoute { mut options, .. } = replies.0.routes.route(&owed.route)?;
+        options.drain = DrainPoint::MessageEnd;
+        options.pacing = None;
+        options.current_message.clone_from(&owed.message);
+        // Not the run of the session: it is another one when it is continued by another process.
+        let stream = ReplyStream::new(RunId::from(owed.turn.as_str()), options);
+        Some(Self { stream, answers: 0, early: HashMap::new() })
+    }
+
+    /// A call is over; what it sent is not sent again.
+    pub(crate) fn tool_ended(&mut self, result: &ToolResultMessage) {
+        // One that only reads can be over before the answer that asks for it is stored.
+        self.early.insert(result.tool_call_id.clone(), result.is_error);
+        self.stream.sent_texts().end(&result.tool_call_id, result.is_error);
+    }
+
+    /// What is sent of a message.
+    fn outputs(&mut self, message: &Message, routes: &dyn ReplyRoutes, at: i64) -> Vec<StreamOutput> {
+        match message {
+            Message::Assistant(answer) => {
+                self.answers = self.answers.saturating_add(1);
+                let mut outputs = self.stream.on(StreamInput::MessageStarted, at);
+                // What was broken off is not an answer.
+                let is_whole = !matches!(answer.stop_reason, StopReason::Error | StopReason::Aborted);
+                let text = if is_whole { answer.text() } else { String::new() };
+                outputs.extend(self.stream.on(StreamInput::MessageEnded { text: Some(&text) }, at));
+                for call in answer.content.iter().filter_map(Content::as_tool_call) {
+                    if let Some(sent) = routes.sent(&call.name, &call.arguments) {
+                        let SentMessage { text, media, target } = sent;
+                        let sent = self.stream.sent_texts();
+                        sent.begin(call.id.clone(), &text, &media, target.as_deref());
+                        if let Some(failed) = self.early.get(&call.id) {
+                            sent.end(&call.id, *failed);
+                        }
+                    }
+                }
+                self.early.clear();
+                outputs
+            }
+            Message::ToolResult(result) => {
+                self.tool_ended(result);
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Replies {
+    /// Replies of a store, with those that a process before this one did not deliver. One process at a time: the one that has the
+    /// queues of messages.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn open(store: Arc<dyn Graph>, routes: Arc<dyn ReplyRoutes>) -> Result<Self, StoreError> {
+        let (owed, stored) = rows::read(store.pending(&REPLY_OUTBOX.into()).await?.inbox);
+        let number = stored.iter().map(|(_, reply)| reply.number).max().unwrap_or(0);
+        let mut found: HashMap<Route, (Vec<_>, HashMap<_, _>)> = HashMap::new();
+        for (queue, StoredReply { number, route, delivery }) in stored {
+            let (deliveries, rows) = found.entry(route).or_default();
+            rows.insert(delivery.key.clone(), (queue, number));
+            deliveries.push(delivery);
+        }
+        let outboxes = found.into_iter().map(|(route, (deliveries, rows))| {
+            (route, RouteOutbox { outbox: Outbox::restore(deliveries), rows })
+        });
+        Ok(Self(Arc::new(Inner {
+            store,
+            routes,
+            began: Instant::now(),
+            number: AtomicU64::new(number),
+            owed: Mutex::new(owed.into_iter().collect()),
+            outboxes: Mutex::new(outboxes.collect()),
+            changed: Mutex::default(),
+            wake: Notify::new(),
+            settled: Notify::new(),
+            refused: Mutex::default(),
+        })))
+    }
+
+    /// A chat of this route can be reached now.
+    pub fn wake(&self, route: &Route) {
+        lock(&self.0.changed).insert(route.clone());
+        self.0.wake.notify_one();
+    }
+
+    /// How many replies are not delivered.
+    pub fn len(&self) -> usize {
+        lock(&self.0.outboxes).values().map(|outbox| outbox.outbox.replies().len()).sum()
+    }
+
+    /// Whether each reply is delivered.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Waits until no run owes an answer and each reply is delivered.
+    pub async fn idle(&self) {
+        loop {
+            let settled = self.0.settled.notified();
+            if lock(&self.0.owed).is_empty() && lock(&self.0.outboxes).is_empty() {
+                return;
+            }
+            settled.await;
+        }
+    }
+
+    /// The newest messages that chats refused, since the last call.
+    pub fn take_refused(&self) -> Vec<RefusedReply> {
+        std::mem::take(&mut *lock(&self.0.refused)).into()
+    }
+
+    /// Runs whose answers are owed.
+    pub(crate) fn all_owed(&self) -> Vec<(SessionKey, OwedReply)> {
+        lock(&self.0.owed).iter().map(|(key, owed)| (key.clone(), owed.clone())).collect()
+    }
+
+    /// What is owed to a conversation.
+    pub(crate) fn owed(&self, key: &SessionKey) -> Option<OwedReply> {
+        lock(&self.0.owed).get(key).cloned()
+    }
+
+    /// A turn is about to become part of a session: what it will say is owed from here on. `None` where nobody wants it.
+    pub(crate) async fn begin(
+        &self,
+        key: &SessionKey,
+        turn: &QueueTurn,
+        view: &View,
+    ) -> Result<Option<ReplyFlow>, ReplyError> {
+        let route = &turn.group.route;
+        let owed = match self.owed(key) {
+            // An attempt before did not get further.
+            Some(owed) if owed.turn == turn.id => owed,
+            _ => OwedReply {
+                turn: turn.id.clone(),
+                session: view.session.clone(),
+                base: view.head,
+                route: route.clone(),
+                message: turn.message_ids.last().cloned(),
+                answers: 0,
+                continued: 0,
+            },
+        };
+        let Some(flow) = ReplyFlow::of(self, &owed) else { return Ok(None) };
+        if lock(&self.0.outboxes).get(route).is_some_and(|one| one.outbox.replies().len() >= REPLY_LIMIT) {
+            return Err(ReplyError::Full);
+        }
+        self.put_owed(key, owed, Vec::new()).await?;
+        Ok(Some(flow))
+    }
+
+    /// Stores that another process continues what is owed.
+    pub(crate) async fn continues(&self, key: &SessionKey) -> Result<(), StoreError> {
+        let Some(owed) = self.owed(key) else { return Ok(()) };
+        self.put_owed(key, OwedReply { continued: owed.continued.saturating_add(1), ..owed }, Vec::new())
+            .await
+    }
+
+    async fn put_owed(&self, key: &SessionKey, owed: OwedReply, more: Vec<Op>) -> Result<(), StoreError> {
+        let before = self.owed(key).map(|before| ReplyRow::Owed(Box::new(before)).take());
+        let put = ReplyRow::Owed(Box::new(owed.clone())).put(&key.to_string());
+        let ops = before.into_iter().chain([put]).chain(more).collect();
+        self.0.store.commit(Commit { ops, durability: Durability::Process, ..Commit::default() }).await?;
+        lock(&self.0.owed).insert(key.clone(), owed);
+        Ok(())
+    }
+
+    /// Nothing more is owed to a conversation.
+    pub(crate) async fn finish(&self, key: &SessionKey) -> Result<(), StoreError> {
+        let Some(owed) = self.owed(key) else { return Ok(()) };
+        let ops = vec![ReplyRow::Owed(Box::new(owed)).take()];
+        match self.0.store.commit(Commit { ops, durability: Durability::Process, ..Commit::default() }).await
+        {
+            Ok(()) | Err(StoreError::Missing { .. }) => {
+                lock(&self.0.owed).remove(key);
+                self.0.settled.notify_waiters();
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The messages of a run that is owed, as far as they are part of its session.
+    pub(crate) async fn said(&self, owed: &OwedReply, view: &View) -> Result<Vec<Message>, StoreError> {
+        let Some(head) = view.head else { return Ok(Vec::new()) };
+        let until = owed.base.map_or(LineageEnd::Root, LineageEnd::Node);
+        let nodes = match self.0.store.lineage(head, until).await {
+            Ok(nodes) => nodes,
+            // The run went back to before its prompt: what it said since stands in another place, and is not known to be its own.
+            Err(StoreError::Missing { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let skip = usize::from(owed.base.is_some());
+        let entries = decode_nodes(&*self.0.store, nodes.get(skip..).unwrap_or_default()).await?;
+        let messages = entries.into_iter().filter_map(|decoded| match decoded.entry {
+            Entry::Message(message) => Some(message),
+            _ => None,
+        });
+        Ok(messages.collect())
+    }
+
+    /// Makes replies of a message of a run and stores them. Those that are stored already, by the number of the answer, are passed over.
+    pub(crate) async fn take(
+        &self,
+        key: &SessionKey,
+        flow: &mut ReplyFlow,
+        message: &Message,
+    ) -> Result<(), StoreError> {
+        let outputs = flow.outputs(message, &*self.0.routes, self.now());
+        let Some(owed) = self.owed(key) else { return Ok(()) };
+        if !matches!(message, Message::Assistant(_)) || flow.answers <= owed.answers {
+            return Ok(());
+        }
+        let (queue, route) = (key.to_string(), owed.route.clone());
+        let mut made = Outbox::new();
+        for output in outputs {
+            match output {
+                // They come in order, so it can take them.
+                StreamOutput::Block { key, part, block } => drop(made.record(&key, part, block)),
+                StreamOutput::Closed { key, .. } => made.close(&key),
+                StreamOutput::Flushed => {}
+            }
+        }
+        // A reply that says nothing is none.
+        let replies: Vec<StoredReply> = made
+            .replies()
+            .iter()
+            .filter(|delivery| !delivery.parts.is_empty())
+            .map(|delivery| {
+                let number = self.0.number.fetch_add(1, Ordering::Relaxed) + 1;
+                StoredReply { number, route: route.clone(), delivery: delivery.clone() }
+            })
+            .collect();
+        let put = |reply: &StoredReply| ReplyRow::Reply(Box::new(reply.clone())).put(&queue);
+        let ops = replies.iter().map(put).collect();
+        self.put_owed(key, OwedReply { answers: flow.answers, ..owed }, ops).await?;
+        if replies.is_empty() {
+            return Ok(());
+        }
+        {
+            let mut outboxes = lock(&self.0.outboxes);
+            let there = outboxes.entry(route.clone()).or_default();
+            for StoredReply { number, delivery, .. } in replies {
+                there.rows.insert(delivery.key.clone(), (queue.clone(), number));
+                there.outbox.add(delivery);
+            }
+        }
+        self.wake(&route);
+        Ok(())
+    }
+
+    /// Delivers. It never ends.
+    pub(crate) async fn deliver(&self) {
+        {
+            // What an offer that was dropped was about is offered again.
+            let mut outboxes = lock(&self.0.outboxes);
+            for one in outboxes.values_mut() {
+                one.outbox = Outbox::restore(one.outbox.replies().to_vec());
+            }
+            lock(&self.0.changed).extend(outboxes.keys().cloned());
+        }
+        let mut under_way = FuturesUnordered::new();
+        let mut pauses: HashMap<Route, i64> = HashMap::new();
+        loop {
+            let now = self.now();
+            let mut routes = std::mem::take(&mut *lock(&self.0.changed));
+            routes.extend(pauses.iter().filter(|(_, due)| **due <= now).map(|(route, _)| route.clone()));
+            for route in routes {
+                pauses.remove(&route);
+                let Some(ReplyRoute { sink, .. }) = self.0.routes.route(&route) else { continue };
+                let mut outboxes = lock(&self.0.outboxes);
+                let Some(one) = outboxes.get_mut(&route) else { continue };
+                if let Some(offer) = one.outbox.next(now) {
+                    drop(outboxes);
+                    under_way.push(self.offer(route, sink, offer));
+                } else if let Some(due) = one.outbox.deadline(now) {
+                    pauses.insert(route, due);
+                }
+            }
+            let due = pauses.values().min().and_then(|due| u64::try_from(*due).ok());
+            tokio::select! {
+                () = self.0.wake.notified() => {}
+                Some(route) = under_way.next(), if !under_way.is_empty() => {
+                    lock(&self.0.changed).insert(route);
+                }
+                () = self.sleep(due) => {}
+            }
+        }
+    }
+
+    /// Until so many milliseconds after the beginning.
+    async fn sleep(&self, due: Option<u64>) {
+        match due.and_then(|due| self.0.began.checked_add(Duration::from_millis(due))) {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Offers a message and stores what came of it.
+    fn offer(
+        &self,
+        route: Route,
+        sink: Arc<dyn MessageSink + Send + Sync>,
+        offer: Offer,
+    ) -> BoxFuture<'_, Route> {
+        Box::pin(async move {
+            let (key, part) = (offer.key.clone(), offer.part);
+            let result = match tokio::time::timeout(OFFER, sink.offer(offer)).await {
+                Ok(result) => result,
+                Err(_) => {
+                    let reason = "it did not acknowledge the message in time".to_owned();
+                    Err(SinkError::Unavailable { reason, retry_after: None })
+                }
+            };
+            let ops = self.settle(&route, &key, part, result);
+            if !ops.is_empty() {
+                let commit =
+                    || Commit { ops: ops.clone(), durability: Durability::Process, ..Commit::default() };
+                // Until it is stored nothing more is offered on this route; after a crash the message comes once more.
+                while let Err(error) = self.0.store.commit(commit()).await {
+                    if matches!(error, StoreError::Missing { .. }) {
+                        break;
+                    }
+                    tokio::time::sleep(STORE_RETRY).await;
+                }
+                self.forget(&route, &key);
+            }
+            route
+        })
+    }
+
+    /// What came of an offer, and what the store has to know of it.
+    fn settle(
+        &self,
+        route: &Route,
+        key: &ReplyKey,
+        part: u32,
+        result: Result<quipu_outbound::Acknowledgement, SinkError>,
+    ) -> Vec<Op> {
+        let now = self.now();
+        let mut outboxes = lock(&self.0.outboxes);
+        let Some(one) = outboxes.get_mut(route) else { return Vec::new() };
+        // The part is there: it was offered.
+        drop(match result {
+            Ok(acknowledgement) => one.outbox.acknowledge(key, part, acknowledgement),
+            Err(error) => one.outbox.fail(key, part, &error, now),
+        });
+        let Some(delivery) = one.outbox.reply(key).cloned() else { return Vec::new() };
+        let state =
+            usize::try_from(part).ok().and_then(|part| delivery.parts.get(part)).map(|part| &part.state);
+        match state {
+            Some(PartState::Waiting { .. }) | None => return Vec::new(),
+            Some(PartState::Acknowledged { .. }) => {}
+            Some(PartState::Refused { reason }) => {
+                let mut refused = lock(&self.0.refused);
+                if refused.len() == REFUSED {
+                    refused.pop_front();
+                }
+                let (route, key, reason) = (route.clone(), key.clone(), reason.clone());
+                refused.push_back(RefusedReply { route, key, part, reason });
+            }
+        }
+        let (queue, number) = one.rows.get(key).cloned().unwrap_or_default();
+        let is_settled = delivery.is_settled();
+        let row = ReplyRow::Reply(Box::new(StoredReply { number, route: route.clone(), delivery }));
+        let mut ops = vec![row.take()];
+        if !is_settled {
+            ops.push(row.put(&queue));
+        }
+        ops
+    }
+
+    /// Removes a reply that is delivered, once the store has removed it.
+    fn forget(&self, route: &Route, key: &ReplyKey) {
+        let mut outboxes = lock(&self.0.outboxes);
+        let Some(one) = outboxes.get_mut(route) else { return };
+        one.outbox.forget(key);
+        if one.outbox.reply(key).is_none() {
+            one.rows.remove(key);
+        }
+        if one.outbox.replies().is_empty() {
+            outboxes.remove(route);
+        }
+        drop(outboxes);
+        self.0.settled.notify_waiters();
+    }
+
+    fn now(&self) -> i64 {
+        i64::try_from(self.0.began.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// Why a turn does not begin.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(crate) enum ReplyError {
+    #[error("what a run answers could not be stored: {0}")]
+    Store(#[from] StoreError),
+    #[error("{REPLY_LIMIT} replies wait for this chat; it is answered again when they are delivered")]
+    Full,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

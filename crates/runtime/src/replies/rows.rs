@@ -1,0 +1,82 @@
+//! What the store keeps of replies.
+
+use quipu::protocol::{ItemId, Json, NodeId, SessionId};
+use quipu::store::{InboxItem, Op, REPLY_OUTBOX};
+use quipu_outbound::Delivery;
+use serde::{Deserialize, Serialize};
+
+use crate::keys::SessionKey;
+use crate::queue::Route;
+
+/// A run whose answers are owed to a chat: from before its prompt is part of the session until its last answer is stored as a reply.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OwedReply {
+    /// The turn; its replies have keys of this.
+    pub(crate) turn: ItemId,
+    /// Its session.
+    pub(crate) session: SessionId,
+    /// Where the session stood before the turn.
+    pub(crate) base: Option<NodeId>,
+    /// Where the answers go.
+    pub(crate) route: Route,
+    /// The message that is answered, as the chat names it.
+    pub(crate) message: Option<String>,
+    /// Answers that are stored as replies.
+    pub(crate) answers: u32,
+    /// How often it was continued by another process.
+    pub(crate) continued: u32,
+}
+
+/// A reply that is not delivered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct StoredReply {
+    /// Replies of a route are delivered in this order.
+    pub(super) number: u64,
+    pub(super) route: Route,
+    pub(super) delivery: Delivery,
+}
+
+/// A row of the outbox.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum ReplyRow {
+    Owed(Box<OwedReply>),
+    Reply(Box<StoredReply>),
+}
+
+impl ReplyRow {
+    fn id(&self) -> ItemId {
+        match self {
+            Self::Owed(owed) => format!("owed-{}", owed.turn).into(),
+            Self::Reply(reply) => reply.delivery.key.as_str().into(),
+        }
+    }
+
+    pub(super) fn put(&self, queue: &str) -> Op {
+        // Plain data always has a JSON form.
+        let input = Json::of(self).unwrap_or_default();
+        let item = InboxItem { id: self.id(), queue: queue.to_owned(), input };
+        Op::InboxPut { session: REPLY_OUTBOX.into(), item }
+    }
+
+    pub(super) fn take(&self) -> Op {
+        Op::InboxTake { session: REPLY_OUTBOX.into(), item: self.id() }
+    }
+}
+
+/// The rows of an outbox, put together.
+pub(super) fn read(rows: Vec<InboxItem>) -> (Vec<(SessionKey, OwedReply)>, Vec<(String, StoredReply)>) {
+    let (mut owed, mut replies) = (Vec::new(), Vec::new());
+    for row in rows {
+        match (row.input.read::<ReplyRow>(), SessionKey::parse(&row.queue)) {
+            (Ok(ReplyRow::Owed(one)), Ok(key)) => owed.push((key, *one)),
+            (Ok(ReplyRow::Reply(one)), _) => replies.push((row.queue, *one)),
+            // It stays where it is; a newer version may be able to read it.
+            _ => {}
+        }
+    }
+    replies.sort_by_key(|(_, reply)| reply.number);
+    (owed, replies)
+}

@@ -1,0 +1,457 @@
+use std::collections::{BTreeMap, BTreeSet, VecDeque as Queue};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use quipu::store::Upkeep as _;
+use quipu_host::{Home, OpenRequest};
+use quipu_outbound::{Acknowledgement, ChunkOptions, SinkFuture};
+use quipu_testkit::{Answer, Gate};
+use tokio::sync::watch;
+
+use super::*;
+use crate::host_sessions::{HostSessionLimits, HostSessions};
+use crate::lanes::{LaneSettings, Lanes};
+use crate::queue::{BusyMode, DropRule, InboxError, MessageInbox, QueuePolicy};
+use crate::run::{Accepted, Conversations, RunRequest};
+use crate::testing::{self, World, gated, request, says};
+
+/// A chat that can fail.
+struct Chat {
+    taken: watch::Sender<Vec<(String, u32, String)>>,
+    faults: Mutex<Queue<SinkError>>,
+    chunks: ChunkOptions,
+}
+
+impl Chat {
+    fn new(faults: impl IntoIterator<Item = SinkError>) -> Arc<Self> {
+        let faults = Mutex::new(faults.into_iter().collect());
+        Arc::new(Self { taken: watch::Sender::default(), faults, chunks: ChunkOptions::default() })
+    }
+
+    fn texts(&self) -> Vec<String> {
+        self.taken.borrow().iter().map(|(_, _, text)| text.clone()).collect()
+    }
+}
+
+impl MessageSink for Chat {
+    fn offer(&self, offer: Offer) -> SinkFuture<'_> {
+        let taken = (offer.key.to_string(), offer.part, offer.block.text);
+        self.taken.send_modify(|all| all.push(taken));
+        let fault = lock(&self.faults).pop_front();
+        Box::pin(async move { fault.map_or(Ok(Acknowledgement::default()), Err) })
+    }
+}
+
+struct Routes(Arc<Chat>);
+
+impl ReplyRoutes for Routes {
+    fn route(&self, route: &Route) -> Option<ReplyRoute> {
+        assert_eq!(route.channel, "irc");
+        let options = StreamOptions { chunks: self.0.chunks, ..StreamOptions::default() };
+        Some(ReplyRoute { sink: self.0.clone(), options })
+    }
+
+    fn sent(&self, tool: &str, _: &Json) -> Option<SentMessage> {
+        let text = "There are two files here.".to_owned();
+        (tool == "read").then(|| SentMessage { text, ..SentMessage::default() })
+    }
+}
+
+async fn replies(world: &World, chat: &Arc<Chat>) -> Replies {
+    let store: Arc<dyn Graph> = world.home.store().await.unwrap();
+    Replies::open(store, Arc::new(Routes(chat.clone()))).await.unwrap()
+}
+
+async fn rows(world: &World) -> usize {
+    let store: Arc<dyn Graph> = world.home.store().await.unwrap();
+    store.pending(&REPLY_OUTBOX.into()).await.unwrap().inbox.len()
+}
+
+fn unavailable() -> SinkError {
+    SinkError::Unavailable { reason: "no answer".to_owned(), retry_after: None }
+}
+
+#[tokio::test]
+async fn answers_are_delivered_in_order_and_leave_the_store() {
+    let long = "A sentence of this text. ".repeat(100);
+    let called = Answer::new().text("Wait a moment.").tool_call("c", "read", "{}").reply();
+    let world = World::new([called, says(&long), says("NO_REPLY"), says("last")]);
+    let chat = Chat::new([]);
+    let replies = replies(&world, &chat).await;
+    let kept = replies.clone();
+    world
+        .serve_with(
+            None,
+            0,
+            |all| all.with_replies(replies),
+            |conversations, _| async move {
+                for text in ["one", "two", "three"] {
+                    let message = request("agent:main:main", text, BusyMode::Followup);
+                    conversations.run(message).await.unwrap();
+                }
+                kept.idle().await;
+            },
+        )
+        .await;
+    let taken = chat.taken.borrow().clone();
+    let texts = chat.texts();
+    assert_eq!((texts.first().unwrap().as_str(), texts.last().unwrap().as_str()), ("Wait a moment.", "last"));
+    let middle = &texts[1..texts.len() - 1];
+    assert!(middle.len() > 1, "{middle:?}");
+    assert_eq!(middle.join(" "), long.trim_end());
+    let names: BTreeSet<_> = taken.iter().map(|(key, part, _)| (key, part)).collect();
+    assert_eq!(names.len(), taken.len());
+    assert_eq!(rows(&world).await, 0);
+    assert_eq!(world.home.store().await.unwrap().check().await.unwrap().problems, []);
+}
+
+#[tokio::test]
+async fn answer_that_a_tool_sent_is_dropped() {
+    let called = Answer::new().tool_call("c", "read", r#"{"path":"note"}"#).reply();
+    let world = World::new([called, says("There are two files here."), says("something else")]);
+    std::fs::write(world.here().join("note"), "a note").unwrap();
+    let chat = Chat::new([]);
+    let replies = replies(&world, &chat).await;
+    let kept = replies.clone();
+    world
+        .serve_with(
+            None,
+            0,
+            |all| all.with_replies(replies),
+            |conversations, _| async move {
+                for text in ["one", "two"] {
+                    let message = request("agent:main:main", text, BusyMode::Followup);
+                    conversations.run(message).await.unwrap();
+                }
+                kept.idle().await;
+            },
+        )
+        .await;
+    assert_eq!(chat.texts(), ["something else"]);
+}
+
+#[tokio::test]
+async fn lost_acknowledgement_offers_the_same_key_again() {
+    let world = World::new([says("one"), says("two")]);
+    let refused = SinkError::Refused { reason: "too rude".to_owned() };
+    let chat = Chat::new([unavailable(), refused]);
+    let replies = replies(&world, &chat).await;
+    let kept = replies.clone();
+    world
+        .serve_with(
+            None,
+            0,
+            |all| all.with_replies(replies),
+            |conversations, _| async move {
+                for text in ["one", "two"] {
+                    let message = request("agent:main:main", text, BusyMode::Followup);
+                    conversations.run(message).await.unwrap();
+                }
+                kept.idle().await;
+                let refused = kept.take_refused();
+                assert_eq!((refused.len(), &*refused[0].reason), (1, "too rude"));
+            },
+        )
+        .await;
+    let taken = chat.taken.borrow().clone();
+    assert_eq!(chat.texts(), ["one", "one", "two"]);
+    assert_eq!((&taken[0].0, taken[0].1), (&taken[1].0, taken[1].1));
+    assert_ne!(taken[1].0, taken[2].0);
+    assert_eq!(rows(&world).await, 0);
+}
+
+#[tokio::test]
+async fn undelivered_replies_are_offered_by_the_next_process() {
+    let world = World::new([says("one")]);
+    let silent = Chat::new(std::iter::repeat_n(unavailable(), 9));
+    let first = replies(&world, &silent).await;
+    world
+        .serve_with(
+            None,
+            0,
+            |all| all.with_replies(first),
+            |conversations, _| async move {
+                let message = request("agent:main:main", "hello", BusyMode::Followup);
+                conversations.run(message).await.unwrap();
+            },
+        )
+        .await;
+    assert_eq!(rows(&world).await, 1);
+    let chat = Chat::new([]);
+    let second = replies(&world, &chat).await;
+    assert_eq!(second.len(), 1);
+    let kept = second.clone();
+    world.serve_with(None, 0, |all| all.with_replies(second), |_, _| async move { kept.idle().await }).await;
+    assert_eq!(chat.texts(), ["one"]);
+    assert!(
+        silent
+            .taken
+            .borrow()
+            .iter()
+            .chain(&*chat.taken.borrow())
+            .all(|(key, _, _)| key == &chat.taken.borrow()[0].0)
+    );
+    assert_eq!(rows(&world).await, 0);
+}
+
+#[tokio::test]
+async fn run_of_an_ended_process_is_continued_and_answered() {
+    let gate = Gate::new();
+    let world = World::new([gated(&gate, "never"), says("the answer")]);
+    let chat = Chat::new([]);
+    let first = replies(&world, &chat).await;
+    let reached = gate.clone();
+    world
+        .serve_with(
+            None,
+            0,
+            |all| all.with_replies(first),
+            |conversations, _| async move {
+                let message = request("agent:main:main", "hello", BusyMode::Followup);
+                let run = conversations.start(message).await.unwrap();
+                reached.reached().await;
+                // Its prompt is part of the session, and its session is closed.
+                drop(run);
+            },
+        )
+        .await;
+    assert_eq!((rows(&world).await, chat.texts().len()), (1, 0));
+    let second = replies(&world, &chat).await;
+    let kept = second.clone();
+    world.serve_with(None, 0, |all| all.with_replies(second), |_, _| async move { kept.idle().await }).await;
+    assert_eq!(chat.texts(), ["the answer"]);
+    assert_eq!(rows(&world).await, 0);
+}
+
+#[tokio::test]
+async fn stop_word_aborts_the_run_and_owes_nothing() {
+    let gate = Gate::new();
+    let world = World::new([gated(&gate, "never")]);
+    let chat = Chat::new([]);
+    let replies = replies(&world, &chat).await;
+    let kept = replies.clone();
+    world
+        .serve_with(
+            None,
+            0,
+            |all| all.with_replies(replies),
+            |conversations, _| async move {
+                let message = |text| request("agent:main:main", text, BusyMode::Followup);
+                let first = conversations.start(message("first")).await.unwrap();
+                gate.reached().await;
+                let second = conversations.start(message("second")).await.unwrap();
+                let stopped = conversations.accept(message(" /Stop! ")).await.unwrap();
+                assert!(matches!(stopped, Accepted::Stopped));
+                assert_eq!(first.outcome().await.unwrap().outcome, quipu::protocol::Outcome::Aborted);
+                let dropped = crate::run::RunError::Dropped(crate::queue::DropReason::Stopped);
+                assert_eq!(second.outcome().await, Err(dropped));
+                kept.idle().await;
+            },
+        )
+        .await;
+    assert_eq!((rows(&world).await, chat.texts().len()), (0, 0));
+}
+
+const ROLE: &str = "QUIPU_REPLIES_CHILD";
+const CHATS: [&str; 3] = ["agent:main:direct:a", "agent:main:direct:b", "agent:main:irc:group:g"];
+
+/// A model that says again what was said since it spoke last.
+fn echo() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            // One that was broken off is asked again.
+            std::thread::spawn(move || drop(answer(connection)));
+        }
+    });
+    url
+}
+
+fn answer(mut connection: TcpStream) -> std::io::Result<()> {
+    let mut reader = BufReader::new(connection.try_clone()?);
+    let (mut length, mut line) = (0, String::new());
+    loop {
+        line.clear();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let header = line.trim().to_lowercase();
+        if let Some(value) = header.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if header.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    let Ok(asked) = serde_json::from_slice::<serde_json::Value>(&body) else {
+        return connection
+            .write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    };
+    let said = asked["messages"].as_array().unwrap();
+    let new: Vec<String> =
+        said.iter().rev().take_while(|one| one["role"] == "user").map(ToString::to_string).collect();
+    let new = new.join(" ");
+    let mut numbers: Vec<&str> =
+        new.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| word.starts_with("say")).collect();
+    numbers.sort_unstable();
+    let body = Answer::new().text(&numbers.join(" ")).stream();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    connection.write_all(head.as_bytes())?;
+    let (one, other) = body.as_bytes().split_at(body.len() / 2);
+    connection.write_all(one)?;
+    connection.write_all(other)
+}
+
+/// A chat that is a file.
+struct FileChat(PathBuf);
+
+impl MessageSink for FileChat {
+    fn offer(&self, offer: Offer) -> SinkFuture<'_> {
+        let line = format!("{}\t{}\t{}\n", offer.key, offer.part, offer.block.text);
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&self.0).unwrap();
+        file.write_all(line.as_bytes()).unwrap();
+        Box::pin(async move {
+            // The process may end here as well.
+            tokio::task::yield_now().await;
+            Ok(Acknowledgement::default())
+        })
+    }
+}
+
+struct FileRoutes(PathBuf);
+
+impl ReplyRoutes for FileRoutes {
+    fn route(&self, _: &Route) -> Option<ReplyRoute> {
+        Some(ReplyRoute { sink: Arc::new(FileChat(self.0.clone())), options: StreamOptions::default() })
+    }
+}
+
+fn numbered(n: u32) -> RunRequest {
+    let mode = [BusyMode::Followup, BusyMode::Steer][n as usize % 2];
+    let mut request = request(CHATS[n as usize % 3], &format!("say{n}"), mode);
+    request.message.message_id = Some(n.to_string());
+    request.policy = QueuePolicy { drop: DropRule::New, ..request.policy };
+    request
+}
+
+/// Does something with conversations in a directory, whose replies go to a file.
+async fn with_files<T, F: Future<Output = T>>(
+    dir: &Path,
+    url: &str,
+    work: impl FnOnce(Conversations, Replies) -> F,
+) -> T {
+    let home: Home = testing::home(dir, url);
+    let here = dir.canonicalize().unwrap().join("work");
+    let store: Arc<dyn Graph> = home.store().await.unwrap();
+    let open = move |_: &SessionKey| OpenRequest { here: here.clone(), ..OpenRequest::default() };
+    let sessions = HostSessions::new(home, HostSessionLimits::default(), Arc::new(open)).await.unwrap();
+    let sessions = Arc::new(sessions);
+    let sealer = Arc::new(quipu::Sealer::new([7; 32]));
+    let (of, file) = (store.clone(), dir.join("chat"));
+    let all = sessions.clone();
+    let done: Result<T, InboxError> = MessageInbox::with(store, sealer, |inbox, mut events| async move {
+        let replies = Replies::open(of, Arc::new(FileRoutes(file))).await.unwrap();
+        let lanes = Lanes::new(LaneSettings::default());
+        let conversations = Conversations::new(inbox, lanes, sessions, None).with_replies(replies.clone());
+        let work = work(conversations.clone(), replies);
+        tokio::select! {
+            served = conversations.serve(&mut events) => panic!("{served:?}"),
+            done = work => Ok(done),
+        }
+    })
+    .await;
+    all.close().await;
+    done.unwrap()
+}
+
+/// Not a test: the child's part. Accepts messages and answers them until it is killed, and says what it accepted.
+#[tokio::test]
+async fn child() {
+    let Ok(first) = std::env::var(ROLE) else { return };
+    let first: u32 = first.parse().unwrap();
+    let (dir, url) =
+        (std::env::var("QUIPU_REPLIES_DIR").unwrap(), std::env::var("QUIPU_REPLIES_URL").unwrap());
+    // The test harness has begun a line.
+    println!();
+    with_files(Path::new(&dir), &url, |conversations, _| async move {
+        let mut runs = Queue::new();
+        for n in first.. {
+            if let Ok(run) = conversations.start(numbered(n)).await {
+                let mut out = std::io::stdout().lock();
+                writeln!(out, "accepted {n}").unwrap();
+                out.flush().unwrap();
+                runs.push_back(run);
+            }
+            if runs.len() > 5 {
+                runs.pop_front().unwrap().outcome().await.unwrap();
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_process_loses_no_reply_and_sends_none_under_two_keys() {
+    let rounds = match ["QUIPU_FULL", "CI"].map(|name| std::env::var_os(name).is_some()) {
+        [true, _] => 1_000,
+        [false, true] => 20,
+        [false, false] => 6,
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let url = echo();
+    let mut accepted = Vec::new();
+    for round in 0..rounds {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "replies::tests::child", "--nocapture", "--test-threads=1"])
+            .env(ROLE, (round * 100_000).to_string())
+            .env("QUIPU_REPLIES_DIR", dir.path())
+            .env("QUIPU_REPLIES_URL", &url)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut wanted = 1 + round * 7919 % 31;
+        let number = |line: String| line.strip_prefix("accepted ").map(|n| n.parse::<u32>().unwrap());
+        for line in lines.by_ref() {
+            if let Some(n) = number(line.unwrap()) {
+                accepted.push(n);
+                wanted -= 1;
+                if wanted == 0 {
+                    break;
+                }
+            }
+        }
+        assert_eq!(wanted, 0, "the child ended by itself");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // What it said before it died counts as well. Short lines are written whole.
+        accepted.extend(lines.map_while(Result::ok).filter_map(number));
+    }
+    with_files(dir.path(), &url, |conversations, replies| async move {
+        for n in 0..3 {
+            conversations.run(numbered(4_000_000_000 + n)).await.unwrap();
+        }
+        replies.idle().await;
+    })
+    .await;
+    let file = std::fs::read_to_string(dir.path().join("chat")).unwrap();
+    let (mut keys, mut texts) = (BTreeMap::<u32, BTreeSet<&str>>::new(), BTreeMap::new());
+    for line in file.lines() {
+        let [key, part, text] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        assert_eq!(*texts.entry((key, part)).or_insert(text), text, "{key} {part} says one thing");
+        for word in text.split(' ') {
+            keys.entry(word.strip_prefix("say").unwrap().parse().unwrap()).or_default().insert(key);
+        }
+    }
+    let twice: Vec<_> = keys.iter().filter(|(_, keys)| keys.len() != 1).collect();
+    assert!(twice.is_empty(), "under two keys: {twice:?}");
+    let lost: Vec<_> = accepted.iter().filter(|n| !keys.contains_key(n)).collect();
+    assert_eq!(lost, [] as [&u32; 0], "lost");
+    println!("{} accepted, {} replies", accepted.len(), texts.len());
+}

@@ -1,0 +1,351 @@
+//! A run as it goes: its events are passed on, messages reach it, its answers become replies.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use quipu::protocol::{
+    Ack, Command, Ending, Envelope, Event, ItemId, Message, Outcome, QueuedItem, RunId, Usage,
+};
+use quipu::{Delivery, Events, Refusal, Session};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{EndedRun, Inner, RunEvent, RunOutcome};
+use crate::keys::SessionKey;
+use crate::lanes::TaskHandle;
+use crate::queue::{MessageInbox, QueueInput, QueuedMessage};
+use crate::replies::ReplyFlow;
+
+/// How long an aborted run may take to end.
+const ABORT: Duration = Duration::from_secs(20);
+/// When a session is asked again that could not say what it still has to take.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A run, from its prompt to its end.
+pub(super) struct Follow<'a> {
+    inner: &'a Inner,
+    key: &'a SessionKey,
+    session: &'a Session,
+    /// The messages that it answers.
+    members: Vec<ItemId>,
+    pub(super) reply: Option<ReplyFlow>,
+    /// Messages that are to reach it.
+    pub(super) steer: Option<mpsc::Receiver<Arc<QueuedMessage>>>,
+    /// Messages that were handed to its session and are not known to be part of it; whether they were seen to wait there.
+    handed: HashMap<ItemId, bool>,
+    run: Option<RunId>,
+    outcome: RunOutcome,
+    /// It came to its end.
+    is_done: bool,
+}
+
+/// What happens next to a run.
+enum Next {
+    Stop,
+    TimedOut,
+    Overdue,
+    Handed(ItemId, Result<Ack, Refusal>),
+    Event(Option<Arc<Envelope>>),
+    Message(Arc<QueuedMessage>),
+    Settle,
+}
+
+impl<'a> Follow<'a> {
+    pub(super) fn new(
+        inner: &'a Inner,
+        key: &'a SessionKey,
+        session: &'a Session,
+        members: Vec<ItemId>,
+    ) -> Self {
+        let outcome = RunOutcome {
+            session: session.view().session,
+            outcome: Outcome::Done,
+            text: String::new(),
+            usage: Usage::default(),
+            last_usage: None,
+            duration: Duration::ZERO,
+            timed_out: false,
+        };
+        let (reply, steer, run) = (None, None, None);
+        let (handed, is_done) = (HashMap::new(), true);
+        Self { inner, key, session, members, reply, steer, handed, run, outcome, is_done }
+    }
+
+    /// These messages are part of the session.
+    pub(super) async fn started(&mut self, run: RunId, messages: &[ItemId]) {
+        self.run = Some(run.clone());
+        let session = self.outcome.session.clone();
+        self.inner.say(messages, &RunEvent::Started { session, run, messages: messages.to_vec() }).await;
+    }
+
+    /// Passes on what the session says until its run ended.
+    pub(super) async fn run(&mut self, mut events: Events, handle: &TaskHandle, stop: &CancellationToken) {
+        let (mut ended, mut aborted, mut settled, mut again) = (None, None, false, None);
+        let mut handing: Option<BoxFuture<'a, (ItemId, Result<Ack, Refusal>)>> = None;
+        loop {
+            if settled && handing.is_none() && self.handed.is_empty() {
+                break;
+            }
+            let can_settle = settled && handing.is_none();
+            let is_open = aborted.is_none() && !settled && handing.is_none();
+            let next = tokio::select! {
+                biased;
+                () = stop.cancelled(), if aborted.is_none() => Next::Stop,
+                () = handle.stopped().cancelled(), if aborted.is_none() => Next::TimedOut,
+                () = until(aborted) => Next::Overdue,
+                (id, ack) = finished(&mut handing) => Next::Handed(id, ack),
+                () = until(again), if can_settle => Next::Settle,
+                envelope = events.next() => Next::Event(envelope),
+                Some(message) = received(&mut self.steer), if is_open => Next::Message(message),
+            };
+            match next {
+                Next::Stop | Next::TimedOut => {
+                    self.outcome.timed_out = matches!(next, Next::TimedOut);
+                    aborted = Some(Instant::now() + ABORT);
+                    // Nobody waits for more of it, also after a crash.
+                    if let (Some(_), Some(replies)) = (self.reply.take(), &self.inner.replies) {
+                        drop(replies.finish(self.key).await);
+                    }
+                    // A session that is closed has ended the run already.
+                    drop(self.session.abort().await);
+                }
+                Next::Overdue => break,
+                Next::Message(message) => {
+                    self.handed.insert(message.id.clone(), false);
+                    let (session, input) = (self.session, message.input.clone());
+                    handing = Some(Box::pin(async move {
+                        let (inbox, item) = MessageInbox::row_of_message(&message);
+                        let ack = session.steer_stored(&inbox, &item, input).await;
+                        (item, ack)
+                    }));
+                }
+                Next::Handed(id, ack) => {
+                    handing = None;
+                    // With a run of its own, where the one before was over.
+                    if self.acknowledged(id, ack).await {
+                        (ended, settled) = (None, false);
+                    }
+                    again = settled.then(|| Instant::now() + AGAIN);
+                }
+                Next::Settle => {
+                    again = Some(Instant::now() + AGAIN);
+                    match self.take_back().await {
+                        TakenBack::AtRest => break,
+                        TakenBack::Unknown => {}
+                        // What the session says of that run is still to be read.
+                        TakenBack::Taken => (ended, settled) = (None, false),
+                    }
+                }
+                Next::Event(None) => break,
+                Next::Event(Some(envelope)) => {
+                    match &envelope.event {
+                        Event::RunStarted => {
+                            self.run.clone_from(&envelope.run);
+                            (ended, settled) = (None, false);
+                        }
+                        Event::RunEnded { outcome } => ended = Some(outcome.clone()),
+                        Event::Settled if ended.is_some() => {
+                            settled = true;
+                            // What it has not taken by now it takes in a run of its own, or never.
+                            again = Some(Instant::now());
+                        }
+                        Event::QueueChanged { steering, follow_up } => {
+                            if self.queue_changed(steering, follow_up).await && settled {
+                                (ended, settled) = (None, false);
+                            }
+                        }
+                        Event::MessageEnded { message, ending: Ending::Committed(_), .. } => {
+                            self.said(message).await;
+                        }
+                        Event::ToolEnded { result, .. } => {
+                            if let Some(reply) = &mut self.reply {
+                                reply.tool_ended(result);
+                            }
+                        }
+                        _ => {}
+                    }
+                    // After a timeout nobody holds it up any more.
+                    if !self.outcome.timed_out {
+                        let event = RunEvent::Session(envelope);
+                        tokio::select! {
+                            () = self.inner.say(&self.members, &event) => handle.progress(),
+                            () = handle.stopped().cancelled() => {}
+                        }
+                    }
+                }
+            }
+        }
+        // Or it would come to a session that nobody follows.
+        if let Some(handing) = handing
+            && let Ok((id, ack)) = tokio::time::timeout(AGAIN, handing).await
+        {
+            self.acknowledged(id, ack).await;
+        }
+        if !self.handed.is_empty() {
+            // What the session has not taken waits again once the end of the run is stored.
+            self.take_back().await;
+        }
+        self.outcome.outcome = ended.unwrap_or(Outcome::Aborted);
+        self.is_done = settled;
+        if aborted.is_none() && self.outcome.outcome == Outcome::Aborted {
+            // Another front aborted it, or the session is being closed, and takes nothing more.
+            let asked = self.session.send(Command::Unqueue { items: vec!["none".into()] }).await;
+            self.is_done &= !matches!(asked, Err(Refusal::Closed));
+        }
+    }
+
+    /// What came of it, once its replies are stored.
+    pub(super) async fn end(mut self, duration: Duration) -> EndedRun {
+        // A session that was closed did not finish: what it owes is said by the next process.
+        if let (Some(_), Some(replies), true) = (self.reply.take(), &self.inner.replies, self.is_done) {
+            drop(replies.finish(self.key).await);
+        }
+        self.outcome.duration = duration;
+        EndedRun { outcome: self.outcome, members: self.members }
+    }
+
+    /// A message of the run is part of the session.
+    async fn said(&mut self, message: &Message) {
+        if let Message::Assistant(answer) = message {
+            let text = answer.text();
+            if !text.is_empty() {
+                self.outcome.text = text;
+            }
+            add(&mut self.outcome.usage, &answer.usage);
+            self.outcome.last_usage = Some(answer.usage);
+        }
+        if let (Some(reply), Some(replies)) = (&mut self.reply, &self.inner.replies)
+            && replies.take(self.key, reply, message).await.is_err()
+        {
+            // It is owed until the store takes it; the next process says it.
+            self.reply = None;
+        }
+    }
+
+    /// Whether a run began with it.
+    async fn acknowledged(&mut self, id: ItemId, ack: Result<Ack, Refusal>) -> bool {
+        let begins = matches!(ack, Ok(Ack::Started(_)));
+        match ack {
+            // It waits there until it is part of the conversation; that may have been seen by now.
+            Ok(Ack::Queued(_)) => {}
+            Ok(Ack::Started(run)) => {
+                self.run = Some(run);
+                self.taken(id).await;
+            }
+            // A hook did what was wanted, and nobody takes the row.
+            Ok(_) => {
+                self.handed.remove(&id);
+                drop(self.inner.inbox.tell(self.key, QueueInput::SteerTaken(id.clone())).await);
+                self.members.push(id);
+            }
+            Err(_) => {
+                self.handed.remove(&id);
+                drop(self.inner.inbox.tell(self.key, QueueInput::SteerRefused(id)).await);
+            }
+        }
+        begins
+    }
+
+    /// What was seen to wait and waits no more is part of the conversation, or was taken back: the store knows.
+    /// Whether any is.
+    async fn queue_changed(&mut self, steering: &[QueuedItem], follow_up: &[QueuedItem]) -> bool {
+        let mut left = Vec::new();
+        for (id, was_there) in &mut self.handed {
+            let is_there = steering.iter().chain(follow_up).any(|item| item.id == *id);
+            if *was_there && !is_there {
+                left.push(id.clone());
+            }
+            *was_there |= is_there;
+        }
+        if left.is_empty() {
+            return false;
+        }
+        let gone = self.inner.inbox.gone(&left).await.unwrap_or_default();
+        let any = !gone.is_empty();
+        for id in gone {
+            self.taken(id).await;
+        }
+        any
+    }
+
+    /// A message that was handed over is part of the session.
+    async fn taken(&mut self, id: ItemId) {
+        if self.handed.remove(&id).is_none() {
+            return;
+        }
+        drop(self.inner.inbox.steered(self.key, &id).await);
+        self.members.push(id.clone());
+        if let Some(run) = self.run.clone() {
+            self.started(run, &[id]).await;
+        }
+    }
+
+    /// Takes back what the session has not made part of the conversation: that waits again when the end of the run is stored.
+    async fn take_back(&mut self) -> TakenBack {
+        let items: Vec<ItemId> = self.handed.keys().cloned().collect();
+        let asked = self.session.send(Command::Unqueue { items: items.clone() }).await;
+        if !matches!(asked, Ok(_) | Err(Refusal::Closed)) {
+            return TakenBack::Unknown;
+        }
+        // As it stands behind that.
+        if let Ok((snapshot, _)) = self.session.subscribe(Delivery::Live).await
+            && snapshot.run.is_some()
+        {
+            return TakenBack::Unknown;
+        }
+        let Ok(gone) = self.inner.inbox.gone(&items).await else { return TakenBack::Unknown };
+        let taken = if gone.is_empty() { TakenBack::AtRest } else { TakenBack::Taken };
+        for id in gone {
+            self.taken(id).await;
+        }
+        taken
+    }
+}
+
+/// What came of taking messages back.
+enum TakenBack {
+    /// Nothing runs, and none of them is part of the conversation.
+    AtRest,
+    /// Some are part of the conversation by now.
+    Taken,
+    /// The session is at work.
+    Unknown,
+}
+
+/// The end of a hand-over, where one is under way.
+async fn finished<T>(handing: &mut Option<BoxFuture<'_, T>>) -> T {
+    match handing {
+        Some(handing) => handing.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn received(steer: &mut Option<mpsc::Receiver<Arc<QueuedMessage>>>) -> Option<Arc<QueuedMessage>> {
+    match steer {
+        Some(steer) => steer.recv().await,
+        None => None,
+    }
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn add(sum: &mut Usage, more: &Usage) {
+    sum.input += more.input;
+    sum.output += more.output;
+    sum.cache_read += more.cache_read;
+    sum.cache_write += more.cache_write;
+    sum.total_tokens += more.total_tokens;
+    sum.cost.input += more.cost.input;
+    sum.cost.output += more.cost.output;
+    sum.cost.cache_read += more.cost.cache_read;
+    sum.cost.cache_write += more.cost.cache_write;
+    sum.cost.total += more.cost.total;
+}

@@ -1,0 +1,42 @@
+//! Which session a conversation has.
+
+use std::any::Any;
+
+use futures_util::future::BoxFuture;
+use quipu::Session;
+
+use crate::keys::SessionKey;
+
+/// Which session a conversation has.
+pub trait SessionSource: Send + Sync + 'static {
+    /// The open session of a conversation: the same one each time, until somebody resets it.
+    fn session<'a>(
+        &'a self,
+        key: &'a SessionKey,
+    ) -> BoxFuture<'a, Result<SourcedSession, quipu_host::Failure>>;
+
+    /// What it does beside runs, such as closing what nobody uses: polled while messages are taken. It never ends.
+    fn tend(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// An open session, which stays open as long as this is there.
+pub struct SourcedSession {
+    /// The session.
+    pub session: Session,
+    _held: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl SourcedSession {
+    /// A session that is held open by this.
+    pub fn held(session: Session, by: impl Any + Send + Sync) -> Self {
+        Self { session, _held: Some(Box::new(by)) }
+    }
+}
+
+impl From<Session> for SourcedSession {
+    fn from(session: Session) -> Self {
+        Self { session, _held: None }
+    }
+}
