@@ -71,7 +71,6 @@ mod rules;
 mod sandbox;
 mod saved;
 mod schedule_tool;
-pub mod schedule_unit;
 mod scheduled_job;
 mod sealers;
 pub mod search;
@@ -86,6 +85,7 @@ mod suggestions;
 mod text;
 mod tree;
 mod turn_intake;
+pub mod units;
 mod watch;
 mod web;
 

@@ -16,7 +16,7 @@ mod rpc;
 mod run;
 mod wording;
 
-pub use desk::{Desk, SESSIONS, ServeEnd};
+pub use desk::{Desk, DeskLease, SESSIONS, ServeEnd, SessionObserver, SessionRequest};
 pub use keys::{
     AGENT_ID_LIMIT, AgentId, DEFAULT_ACCOUNT, DEFAULT_AGENT, DirectKeys, DirectScope, IdentityLinks,
     KEY_LIMIT, KeyError, KeyPlace, LinkError, RoomKind, SessionKey,

@@ -37,6 +37,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("replay", &["engine"]),
     ("host", &["engine", "archive", "replay", "render", "mcp", "web", "memory", "past", "schedule"]),
     ("runtime", &["host", "rpc"]),
+    ("server", &["runtime", "loopback"]),
     ("acp", &["runtime"]),
     ("tui", &["host"]),
     ("gateway", &["engine"]),
@@ -46,6 +47,7 @@ const DRAWN: &[(&str, &[&str])] = &[
         &[
             "acp",
             "runtime",
+            "server",
             "rpc",
             "memory",
             "extensions",
