@@ -75,8 +75,11 @@ impl Metrics {
     /// Counts what a session does, until it ends. Holds nothing up.
     pub(crate) async fn follow(&self, session: &Session) {
         // One that ended already has nothing to say.
-        let Ok((_, mut events)) = session.subscribe(Delivery::Lossless).await else { return };
-        let mut is_active = false;
+        let Ok((snapshot, mut events)) = session.subscribe(Delivery::Lossless).await else { return };
+        let mut is_active = snapshot.run.is_some();
+        if is_active {
+            self.counts().runs_active += 1;
+        }
         while let Some(envelope) = events.next().await {
             match &envelope.event {
                 Event::RunStarted => {

@@ -160,6 +160,9 @@ async fn answered(
         let setting = Setting::Model { provider: current.provider.clone(), id: current.id.clone() };
         session.set(setting).await.map_err(|why| refused(&why))?;
     }
+    if sender.is_closed() {
+        return Err(closing());
+    }
     let mut content = Vec::new();
     if is_new && let Some(earlier) = &request.earlier {
         content.push(Content::text(earlier.clone()));
