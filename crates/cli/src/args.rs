@@ -315,7 +315,7 @@ pub(crate) enum Cmd {
     Dream(crate::dream::DreamArgs),
     /// Serve sessions to an editor: an agent of the Agent Client Protocol over stdin and stdout.
     Acp(crate::acp::AcpArgs),
-    /// Serve sessions to a program over stdin and stdout, as lines of JSON.
+    /// Serve sessions to programs: as lines of JSON over stdin and stdout, or over HTTP and WebSocket.
     Serve(crate::serve::ServeArgs),
     /// Answer a hook of another agent: it reads the payload on stdin and prints what the agent's hooks take back. Ends within
     /// 50 ms, with exit code 0 and without output where it has nothing to say. `quipu setup` writes it into agents' settings.

@@ -6,6 +6,7 @@ mod args;
 mod ask;
 mod auth;
 mod auth_keys;
+mod bearer_token;
 mod blame;
 mod bookmark;
 mod branch;
@@ -81,6 +82,7 @@ mod tools;
 mod trace;
 mod tree;
 mod undo;
+mod units;
 mod update;
 mod usage;
 mod wording;
@@ -223,7 +225,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Schedule(args)) => schedule::run(args).await,
         Some(Cmd::Dream(args)) => dream::run(args).await,
         Some(Cmd::Acp(args)) => Box::pin(acp::run(args)).await,
-        Some(Cmd::Serve(args)) => serve::run(args).await,
+        Some(Cmd::Serve(args)) => Box::pin(serve::run(args)).await,
         // Asked for with too few arguments, or with `--help`: both end before.
         Some(Cmd::Hook(_)) => Ok(()),
         Some(Cmd::PiHelper(args)) => pi_helper::run(args).await,

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,8 +13,8 @@ use quipu_host::{
     Home, LookupMisses, PastTools, RANGE_TOOL, is_memory_on, memory_search, seal_credentials, watch_memory,
 };
 use quipu_mcp_server::{
-    Access, BearerToken, GraphServer, MemoryAnswer, MemoryCall, MemoryDesk, MemoryToolList, MemoryToolSpec,
-    ScopeSetting, ServeError, ServerOptions, StdioEnd, StoreOpenError, serve_http, serve_stdio,
+    Access, GraphServer, MemoryAnswer, MemoryCall, MemoryDesk, MemoryToolList, MemoryToolSpec, ScopeSetting,
+    ServeError, ServerOptions, StdioEnd, StoreOpenError, serve_http, serve_stdio,
 };
 use quipu_memory::search::{MemoryNotes, NOTE_TOOL, unavailable};
 use quipu_seal::Sealer;
@@ -23,6 +22,7 @@ use quipu_store::Graph;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::StoreArg;
+use crate::bearer_token::bearer_token;
 use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::home::home;
@@ -185,28 +185,8 @@ async fn http(
     if !address.ip().is_loopback() {
         return Err(Failure::usage(ServeError::NotLoopback(address).to_string()));
     }
-    let path = home.dir.join(TOKEN);
-    let found = std::fs::metadata(&path);
-    if found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o077 != 0) {
-        return Err(Failure::failed(format!(
-            "{path} is open to other users, who may know the token; run `chmod 600 {path}`, or remove it to get another one",
-            path = path.display()
-        )));
-    }
-    // Made once, so that clients can keep it in their settings.
-    let token = quipu::seal_key(&path).map_err(|error| {
-        Failure::failed(format!("{} cannot be used: {error}; remove it to get another token", path.display()))
-    })?;
-    let token = quipu_protocol::hex(&token);
-    if !path.is_file() {
-        return Err(Failure::failed(format!(
-            "{} cannot be written, so no client would know the token; make its directory writable",
-            path.display()
-        )));
-    }
-    let access = BearerToken::new(&token).map(Access::Token).ok_or_else(|| {
-        Failure::failed(format!("{} holds no token; remove it to get another one", path.display()))
-    })?;
+    let (path, token) = bearer_token(home, TOKEN)?;
+    let access = Access::Token(token);
     let listener = tokio::net::TcpListener::bind(address).await.map_err(|error| {
         Failure::failed(format!("{address} cannot be listened at: {error}; choose another port"))
     })?;

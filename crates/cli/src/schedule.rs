@@ -1,12 +1,12 @@
 //! `quipu schedule`: jobs, and a process that runs them.
 
 mod add;
-mod install;
 mod log;
 
 pub(crate) use log::told;
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
@@ -14,6 +14,7 @@ use quipu_host::dreams::dreaming_places;
 use quipu_host::jobs::{
     DREAM, DueRun, JobNotice, JobRunner, handlers, keep_dream_job, keep_dream_jobs, models_for_jobs,
 };
+use quipu_host::units::UnitPurpose;
 use quipu_host::{Home, HostNotice, Observer, SCHEDULED, ScheduledJob, ScheduledWork, now};
 use quipu_schedule::{Recurrence, spell_span};
 use quipu_store::{Job, JobKey, JobPause, JobRetry, JobState, JobTime, Jobs};
@@ -24,6 +25,7 @@ use crate::exit::Failure;
 use crate::home::{home, in_words};
 use crate::print::{Paint, ago, note, one_line, printable};
 use crate::signals::Signals;
+use crate::units::{UnitRequest, install, uninstall};
 
 /// The change of a job that stays as it was.
 const UNCHANGED: &str = "unchanged";
@@ -65,14 +67,29 @@ enum ScheduleAction {
     /// End the pause of a job: it runs at its next time.
     Resume(KeyArgs),
     /// Write a systemd timer of yours, or a launchd agent, that runs the jobs that are due each minute. Shows the files and asks first.
-    Install(install::InstallArgs),
+    Install(InstallArgs),
     /// Remove what `install` wrote.
-    Uninstall(install::InstallArgs),
+    Uninstall(InstallArgs),
     /// Remove a job, even if it is running. Its results are kept.
     #[command(visible_alias = "rm")]
     Remove(KeyArgs),
     /// Make a job due now, even if it used up its attempts.
     Retry(KeyArgs),
+}
+
+#[derive(Debug, Args)]
+struct InstallArgs {
+    /// Do it without asking.
+    #[arg(long, short = 'y')]
+    yes: bool,
+    #[command(flatten)]
+    out: OutArgs,
+}
+
+impl InstallArgs {
+    fn request<'a>(&self, home: &'a Home) -> UnitRequest<'a> {
+        UnitRequest { home, purpose: UnitPurpose::Schedule, yes: self.yes, json: self.out.json }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -107,8 +124,11 @@ pub(crate) async fn run(args: &ScheduleArgs) -> Result<(), Failure> {
         Some(ScheduleAction::Run { key: None, once: true, out }) => work(RunScope::Due, out).await,
         Some(ScheduleAction::Run { key: None, once: false, out }) => work(RunScope::Always, out).await,
         Some(ScheduleAction::Add { job }) => add::run(job).await,
-        Some(ScheduleAction::Install(args)) => install::install(args).await,
-        Some(ScheduleAction::Uninstall(args)) => install::uninstall(args).await,
+        Some(ScheduleAction::Install(args)) => {
+            let words = ["schedule", "run", "--once"].map(PathBuf::from).to_vec();
+            install(&args.request(&home(&args.out.store)?), words)
+        }
+        Some(ScheduleAction::Uninstall(args)) => uninstall(&args.request(&home(&args.out.store)?)),
         Some(ScheduleAction::Pause(args)) => pause(args).await,
         Some(ScheduleAction::Resume(args)) => resume(args).await,
         Some(ScheduleAction::Remove(args)) => remove(args).await,

@@ -72,7 +72,6 @@ mod rules;
 mod sandbox;
 mod saved;
 mod schedule_tool;
-pub mod schedule_unit;
 mod scheduled_job;
 mod sealers;
 pub mod search;
@@ -88,6 +87,7 @@ mod text;
 mod tool_filter;
 mod tree;
 mod turn_intake;
+pub mod units;
 mod watch;
 mod web;
 

@@ -1,11 +1,15 @@
 //! Servers for the programs of this machine alone: the address that they may listen at, the names by which clients know it, and
 //! the connections that they accept. Knows no protocol, no store and no session.
 
+mod token;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
+
+pub use token::BearerToken;
 
 /// How long nothing is accepted after a connection that could not be.
 const PAUSE: Duration = Duration::from_millis(20);

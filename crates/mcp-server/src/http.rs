@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use quipu_loopback::LoopbackListener;
+use quipu_loopback::{BearerToken, LoopbackListener};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
@@ -35,30 +35,6 @@ const HEADERS: usize = 32 << 10;
 const HEADERS_TIME: Duration = Duration::from_secs(30);
 /// How long an answer and what is around it may take.
 const REQUEST_TIME: Duration = Duration::from_secs(90);
-
-/// A secret that clients send as `Authorization: Bearer …`.
-#[derive(Clone)]
-pub struct BearerToken(Arc<str>);
-
-impl BearerToken {
-    /// A token; `None` for text that is too short to be a secret.
-    pub fn new(text: &str) -> Option<Self> {
-        (text.len() >= 16).then(|| Self(text.into()))
-    }
-
-    /// Compares without telling by its time where they differ.
-    fn is(&self, text: &[u8]) -> bool {
-        let own = self.0.as_bytes();
-        let differ = own.iter().zip(text).fold(0, |differ, (a, b)| differ | (a ^ b));
-        own.len() == text.len() && differ == 0
-    }
-}
-
-impl std::fmt::Debug for BearerToken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("BearerToken(…)")
-    }
-}
 
 /// Who may ask.
 #[derive(Debug, Clone)]
@@ -137,7 +113,7 @@ async fn answered(service: &Service, access: &Access, request: Request<Incoming>
     }
     if let Access::Token(token) = access {
         let given = request.headers().get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
-        if !given.and_then(|given| given.strip_prefix(b"Bearer ")).is_some_and(|given| token.is(given)) {
+        if !given.is_some_and(|given| token.is_sent_as(given)) {
             let mut answer = plain(StatusCode::UNAUTHORIZED, "a bearer token is missing, or is another one");
             answer.headers_mut().insert(WWW_AUTHENTICATE, http::HeaderValue::from_static("Bearer"));
             return answer;

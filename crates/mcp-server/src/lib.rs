@@ -29,6 +29,7 @@ pub use commits::{CommitReport, credit_committed_lines};
 pub use desk::{MemoryAnswer, MemoryCall, MemoryDesk, MemoryToolList, MemoryToolSpec};
 pub use error::{ServeError, StoreOpenError};
 pub use handler::GraphServer;
-pub use http::{Access, BearerToken, serve_http};
+pub use http::{Access, serve_http};
+pub use quipu_loopback::BearerToken;
 pub use reach::ScopeSetting;
 pub use stdio::{StdioEnd, serve_stdio};

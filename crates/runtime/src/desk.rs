@@ -38,16 +38,71 @@ const STALLED: Duration = Duration::from_secs(30);
 pub struct Desk(Arc<Inner>);
 
 struct Inner {
+    options: DeskOptions,
+    sessions: Mutex<BTreeMap<SessionId, OpenSession>>,
+    /// One is opened after the other, or two clients that open the same one would get two; and none while one is being closed,
+    /// or it would be found still held.
+    opening: tokio::sync::RwLock<()>,
+    closing: CancellationToken,
+}
+
+#[derive(Clone)]
+struct DeskOptions {
     home: Home,
     /// What every session is opened with, but for what a client says.
     request: OpenRequest,
     stalled: Duration,
     wording: Wording,
-    sessions: Mutex<BTreeMap<SessionId, Session>>,
-    /// One is opened after the other, or two clients that open the same one would get two; and none while one is being closed,
-    /// or it would be found still held.
-    opening: tokio::sync::RwLock<()>,
-    closing: CancellationToken,
+    /// Is given each session that is opened.
+    observer: Option<SessionObserver>,
+}
+
+/// Is given each session that a desk opens, before anybody else has it. It must not wait.
+pub type SessionObserver = Arc<dyn Fn(&Session) + Send + Sync>;
+
+struct OpenSession {
+    session: Session,
+    /// A client of lines uses it, so it stays when a [`DeskLease`] ends.
+    is_shared: bool,
+    /// Leases that hold it.
+    leases: usize,
+}
+
+/// A session of a desk for a front in the same program. [`DeskLease::release`] closes the session, unless somebody else uses it.
+/// One that is dropped leaves it open.
+pub struct DeskLease {
+    desk: Desk,
+    name: SessionId,
+    session: Session,
+}
+
+impl DeskLease {
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Its name at the desk.
+    pub fn name(&self) -> &SessionId {
+        &self.name
+    }
+
+    /// Gives it back.
+    pub async fn release(self) {
+        let Self { desk, name, session } = self;
+        // Nobody opens it while it is being closed.
+        let _opening = desk.0.opening.write().await;
+        let is_last = {
+            let mut sessions = desk.sessions();
+            let Some(open) = sessions.get_mut(&name) else { return };
+            open.leases = open.leases.saturating_sub(1);
+            open.leases == 0 && !open.is_shared
+        };
+        if is_last {
+            session.shutdown().await;
+            desk.sessions().remove(&name);
+        }
+    }
 }
 
 /// How a connection ended.
@@ -115,39 +170,71 @@ fn refused(id: u64, refused: Refusal) -> ServerFrame {
     ServerFrame::Refused { id, refused, message }
 }
 
-/// Which session a client wants.
-struct SessionRequest {
-    cwd: String,
-    session: Option<String>,
-    fork: Option<String>,
-    model: Option<String>,
-    thinking: Option<Thinking>,
+/// Which session is wanted of a desk.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SessionRequest {
+    /// The directory of a new one: an absolute path.
+    pub cwd: String,
+    /// Its id, the start of its id, or its name; `None` for a new one.
+    pub session: Option<String>,
+    /// The node that a new one goes on from.
+    pub fork: Option<String>,
+    /// The model, where it is not that of the session or of the settings.
+    pub model: Option<String>,
+    /// How hard it thinks, where that is not as the session or the settings say.
+    pub thinking: Option<Thinking>,
 }
 
 impl Desk {
     /// A desk in a place. Every session is opened with what `request` says, but for what a client says itself.
     pub fn new(home: Home, request: OpenRequest) -> Self {
-        Self::of(home, request, STALLED, |text, _| text.to_owned())
+        let wording: Wording = |text, _| text.to_owned();
+        Self::with(DeskOptions { home, request, stalled: STALLED, wording, observer: None })
     }
 
     /// Words failures and notices in the way of a front.
     #[must_use]
     pub fn worded_by(self, wording: Wording) -> Self {
-        let Inner { home, request, stalled, .. } = &*self.0;
-        Self::of(home.clone(), request.clone(), *stalled, wording)
+        Self::with(DeskOptions { wording, ..self.0.options.clone() })
     }
 
     /// Lets a client read nothing for another time than 30 seconds before its connection ends.
     #[must_use]
     pub fn with_patience(self, stalled: Duration) -> Self {
-        let Inner { home, request, wording, .. } = &*self.0;
-        Self::of(home.clone(), request.clone(), stalled, *wording)
+        Self::with(DeskOptions { stalled, ..self.0.options.clone() })
     }
 
-    fn of(home: Home, request: OpenRequest, stalled: Duration, wording: Wording) -> Self {
+    /// Shows each session that is opened from now on to an observer.
+    #[must_use]
+    pub fn observed_by(self, observer: SessionObserver) -> Self {
+        Self::with(DeskOptions { observer: Some(observer), ..self.0.options.clone() })
+    }
+
+    fn with(options: DeskOptions) -> Self {
         let (sessions, opening, closing) =
             (Mutex::default(), tokio::sync::RwLock::default(), CancellationToken::new());
-        Self(Arc::new(Inner { home, request, stalled, wording, sessions, opening, closing }))
+        Self(Arc::new(Inner { options, sessions, opening, closing }))
+    }
+
+    /// How many sessions are open.
+    pub fn session_count(&self) -> usize {
+        self.sessions().len()
+    }
+
+    /// Opens a session for a front in the same program.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, as `quipu_host::open`; `Failed` where the desk is ending.
+    pub async fn lease(&self, wanted: SessionRequest) -> Result<DeskLease, Failure> {
+        let _opening = self.0.opening.write().await;
+        if self.0.closing.is_cancelled() {
+            return Err(Failure::failed("the server is shutting down and opens no sessions"));
+        }
+        let (name, session, _) = self.opened(wanted, None).await?;
+        if let Some(open) = self.sessions().get_mut(&name) {
+            open.leases += 1;
+        }
+        Ok(DeskLease { desk: self.clone(), name, session })
     }
 
     /// Serves one client until it leaves, reads nothing for too long, or the desk ends. Its sessions stay open. Must be called
@@ -158,7 +245,8 @@ impl Desk {
         write: impl AsyncWrite + Unpin + Send + 'static,
     ) -> ServeEnd {
         let (sender, receiver) = mpsc::channel(WAITING);
-        let mut writer = AbortOnDropHandle::new(tokio::spawn(write_lines(write, receiver, self.0.stalled)));
+        let mut writer =
+            AbortOnDropHandle::new(tokio::spawn(write_lines(write, receiver, self.0.options.stalled)));
         let out = ClientWriter(sender);
         let client = Client {
             desk: self.clone(),
@@ -187,15 +275,19 @@ impl Desk {
         // Whoever is opening one is waited for.
         let _opening = self.0.opening.write().await;
         let sessions = std::mem::take(&mut *self.sessions());
-        futures_util::future::join_all(sessions.values().map(Session::shutdown)).await;
+        futures_util::future::join_all(sessions.values().map(|open| open.session.shutdown())).await;
     }
 
-    fn sessions(&self) -> MutexGuard<'_, BTreeMap<SessionId, Session>> {
+    fn sessions(&self) -> MutexGuard<'_, BTreeMap<SessionId, OpenSession>> {
         self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// An open session, which a client of lines uses from now on.
     fn session(&self, id: &SessionId) -> Option<Session> {
-        self.sessions().get(id).cloned()
+        let mut sessions = self.sessions();
+        let open = sessions.get_mut(id)?;
+        open.is_shared = true;
+        Some(open.session.clone())
     }
 
     async fn open(&self, id: u64, wanted: SessionRequest, out: ClientWriter) -> ServerFrame {
@@ -207,23 +299,32 @@ impl Desk {
                 "the server is shutting down and opens no sessions",
             );
         }
-        match self.opened(wanted, out).await {
+        match self.opened(wanted, Some(out)).await {
             Ok((session, handle, notices)) => {
+                if let Some(open) = self.sessions().get_mut(&session) {
+                    open.is_shared = true;
+                }
                 let cwd = handle.cwd().to_string_lossy().into_owned();
                 ServerFrame::Opened { id, session, cwd, notices }
             }
-            Err(failure) => failed(id, &failure, self.0.wording),
+            Err(failure) => failed(id, &failure, self.0.options.wording),
         }
     }
 
     async fn opened(
         &self,
         wanted: SessionRequest,
-        out: ClientWriter,
+        out: Option<ClientWriter>,
     ) -> Result<(SessionId, Session, Vec<quipu_protocol::Notice>), Failure> {
         let SessionRequest { cwd, session, fork, model, thinking } = wanted;
-        let home =
-            self.0.home.clone().with_observer(Arc::new(ClientObserver(out.0.downgrade(), self.0.wording)));
+        let options = &self.0.options;
+        let home = match out {
+            Some(out) => {
+                let observer = ClientObserver(out.0.downgrade(), options.wording);
+                options.home.clone().with_observer(Arc::new(observer))
+            }
+            None => options.home.clone(),
+        };
         if !Path::new(&cwd).is_absolute() {
             return Err(Failure::request(format!("`cwd` must be an absolute path, not {cwd}")));
         }
@@ -257,12 +358,16 @@ impl Desk {
             Question::DreamBudget,
         ];
         let answers = questions.map(|question| (question, None)).into();
-        let mut request = OpenRequest { which, here, answers, is_shared: true, ..self.0.request.clone() };
+        let mut request = OpenRequest { which, here, answers, is_shared: true, ..options.request.clone() };
         request.model = model.or(request.model);
         request.thinking = thinking.or(request.thinking);
         let OpenedSession { session, notices } = quipu_host::open(&home, &request).await?.opened;
         let name = session.view().session;
-        self.sessions().insert(name.clone(), session.clone());
+        if let Some(observer) = &options.observer {
+            observer(&session);
+        }
+        let open = OpenSession { session: session.clone(), is_shared: false, leases: 0 };
+        self.sessions().insert(name.clone(), open);
         Ok((name, session, notices))
     }
 
@@ -274,8 +379,8 @@ impl Desk {
         let store = home.store().await?;
         let row = quipu_host::session_named(&*store, named).await?;
         let sessions = self.sessions();
-        let mut found = sessions.iter().filter(|(_, session)| session.view().session == row.id);
-        Ok(found.next().map(|(name, session)| (name.clone(), session.clone())))
+        let mut found = sessions.iter().filter(|(_, open)| open.session.view().session == row.id);
+        Ok(found.next().map(|(name, open)| (name.clone(), open.session.clone())))
     }
 
     async fn close(&self, name: &SessionId, session: &Session) {
@@ -444,12 +549,12 @@ impl Client {
                 return Err(Box::new(ServerFrame::Sessions { id, sessions }));
             }
             ClientFrame::Commands { id } => {
-                let commands = desk.0.home.commands().runnable();
+                let commands = desk.0.options.home.commands().runnable();
                 return Err(Box::new(ServerFrame::Commands { id, commands }));
             }
             ClientFrame::Run { id, session, name, arguments } => {
                 let session = session.map(|name| find(id, &name)).transpose()?;
-                let commands = desk.0.home.commands().clone();
+                let commands = desk.0.options.home.commands().clone();
                 Box::pin(async move {
                     match commands.run(&name, CommandCall { arguments, session }).await {
                         Ok(value) => ServerFrame::CommandResult { id, value },

@@ -37,7 +37,7 @@ impl Default for HostSessionLimits {
 }
 
 /// How the session of a conversation is opened.
-pub type SessionRequest = Arc<dyn Fn(&SessionKey) -> OpenRequest + Send + Sync>;
+pub type ConversationOpener = Arc<dyn Fn(&SessionKey) -> OpenRequest + Send + Sync>;
 
 /// Sessions of a host for conversations. Which one a conversation has is kept in the store. Cheap to clone.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ pub struct HostSessions(Arc<Inner>);
 struct Inner {
     home: Home,
     store: Arc<dyn Graph>,
-    request: SessionRequest,
+    request: ConversationOpener,
     idle: Duration,
     places: Arc<Semaphore>,
     slots: Mutex<HashMap<SessionKey, Slot>>,
@@ -92,7 +92,7 @@ impl HostSessions {
     pub async fn new(
         home: Home,
         limits: HostSessionLimits,
-        request: SessionRequest,
+        request: ConversationOpener,
     ) -> Result<Self, Failure> {
         let store: Arc<dyn Graph> = home.store().await?;
         let HostSessionLimits { open, idle } = limits;

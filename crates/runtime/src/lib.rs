@@ -21,8 +21,8 @@ mod source;
 mod testing;
 mod wording;
 
-pub use desk::{Desk, SESSIONS, ServeEnd};
-pub use host_sessions::{HostSessionLimits, HostSessions, SessionRequest};
+pub use desk::{Desk, DeskLease, SESSIONS, ServeEnd, SessionObserver, SessionRequest};
+pub use host_sessions::{ConversationOpener, HostSessionLimits, HostSessions};
 pub use keys::{
     AGENT_ID_LIMIT, AgentId, DEFAULT_ACCOUNT, DEFAULT_AGENT, DirectKeys, DirectScope, IdentityLinks,
     KEY_LIMIT, KeyError, KeyPlace, LinkError, RoomKind, SessionKey,

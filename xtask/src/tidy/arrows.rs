@@ -41,6 +41,7 @@ const DRAWN: &[(&str, &[&str])] = &[
         &["engine", "archive", "replay", "render", "mcp", "web", "memory", "past", "schedule", "policy"],
     ),
     ("runtime", &["host", "rpc", "outbound"]),
+    ("server", &["runtime", "loopback"]),
     ("acp", &["runtime"]),
     ("tui", &["host"]),
     ("gateway", &["engine"]),
@@ -50,6 +51,7 @@ const DRAWN: &[(&str, &[&str])] = &[
         &[
             "acp",
             "runtime",
+            "server",
             "rpc",
             "memory",
             "extensions",

@@ -214,6 +214,8 @@ mod second_front;
 #[cfg(test)]
 mod semantic;
 #[cfg(test)]
+mod serve_network;
+#[cfg(test)]
 mod server_tools;
 #[cfg(test)]
 mod servers;

@@ -1,4 +1,4 @@
-//! Files with which the system runs jobs by itself: a systemd timer of the user, or an agent of launchd.
+//! Files with which the system runs jobs or the server by itself: units of the user's systemd, or an agent of launchd.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -8,14 +8,44 @@ use serde::{Deserialize, Serialize};
 
 use crate::Home;
 
-/// The name of the units.
-pub const UNIT: &str = "quipu-schedule";
-/// The name of the agent.
-pub const LABEL: &str = "dev.quipu.schedule";
-/// The record of what was written, in the home of the user.
-const RECORD: &str = "schedule-units.json";
+/// What the system runs by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnitPurpose {
+    /// Jobs that are due, each minute.
+    Schedule,
+    /// The server, all the time.
+    Server,
+}
 
-/// What runs jobs by itself on a system.
+impl UnitPurpose {
+    /// The name of the unit that is started.
+    #[must_use]
+    pub const fn started(self) -> &'static str {
+        match self {
+            Self::Schedule => "quipu-schedule.timer",
+            Self::Server => "quipu-serve.service",
+        }
+    }
+
+    /// The name of the agent of launchd.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Schedule => "dev.quipu.schedule",
+            Self::Server => "dev.quipu.serve",
+        }
+    }
+
+    /// The record of what was written, in the home of the user.
+    const fn record(self) -> &'static str {
+        match self {
+            Self::Schedule => "schedule-units.json",
+            Self::Server => "serve-units.json",
+        }
+    }
+}
+
+/// What runs programs by itself on a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum UnitKind {
@@ -33,6 +63,10 @@ impl UnitKind {
     }
 }
 
+/// When jobs are looked for.
+const TIMER: &str = "[Unit]\nDescription=Looks each minute for jobs of Quipu that are due\n\n[Timer]\n\
+    OnCalendar=*-*-* *:*:00\nAccuracySec=1s\nPersistent=true\n\n[Install]\nWantedBy=timers.target\n";
+
 /// A file of a unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitFile {
@@ -45,6 +79,7 @@ pub struct UnitFile {
 /// What the units run, and where they stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitPlan {
+    purpose: UnitPurpose,
     /// What they are for.
     pub kind: UnitKind,
     /// The files.
@@ -118,11 +153,17 @@ fn escaped(path: &Path) -> Result<String, UnitError> {
 }
 
 impl UnitPlan {
-    /// The files that run `program` with these words each minute, for the jobs of a place.
+    /// The files that run `program` with these words for a place.
     ///
     /// # Errors
     /// `NoHome`, `Path`.
-    pub fn of(home: &Home, kind: UnitKind, program: &Path, words: &[PathBuf]) -> Result<Self, UnitError> {
+    pub fn of(
+        home: &Home,
+        purpose: UnitPurpose,
+        kind: UnitKind,
+        program: &Path,
+        words: &[PathBuf],
+    ) -> Result<Self, UnitError> {
         let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let user = path("HOME").ok_or(UnitError::NoHome)?;
         let files = match kind {
@@ -135,34 +176,53 @@ impl UnitPlan {
                 // In the path of the program systemd reads no variables.
                 let (program, place) =
                     (format!("\"{}\"", within_quotes(program)?), within_quotes(&home.dir)?);
-                let service = format!(
-                    "[Unit]\nDescription=Jobs of Quipu that are due\n\n[Service]\nType=oneshot\n\
-                     Environment=\"QUIPU_HOME={place}\"\nExecStart={program} {words}\n"
-                );
-                let timer = "[Unit]\nDescription=Looks each minute for jobs of Quipu that are due\n\n[Timer]\n\
-                     OnCalendar=*-*-* *:*:00\nAccuracySec=1s\nPersistent=true\n\n[Install]\nWantedBy=timers.target\n";
-                vec![
-                    UnitFile { path: directory.join(format!("{UNIT}.service")), content: service },
-                    UnitFile { path: directory.join(format!("{UNIT}.timer")), content: timer.to_owned() },
-                ]
+                let run = format!("Environment=\"QUIPU_HOME={place}\"\nExecStart={program} {words}\n");
+                let file = |name, content| UnitFile { path: directory.join(name), content };
+                match purpose {
+                    UnitPurpose::Schedule => vec![
+                        file(
+                            "quipu-schedule.service",
+                            format!(
+                                "[Unit]\nDescription=Jobs of Quipu that are due\n\n[Service]\nType=oneshot\n{run}"
+                            ),
+                        ),
+                        file(purpose.started(), TIMER.to_owned()),
+                    ],
+                    UnitPurpose::Server => vec![file(
+                        purpose.started(),
+                        format!(
+                            "[Unit]\nDescription=Sessions of Quipu for programs\n\n[Service]\nType=exec\n{run}\
+                             Restart=on-failure\nRestartSec=1\nKillMode=mixed\nTimeoutStopSec=30\n\n\
+                             [Install]\nWantedBy=default.target\n"
+                        ),
+                    )],
+                }
             }
             UnitKind::Launchd => {
                 let word = |word: &PathBuf| Ok(format!("\n    <string>{}</string>", escaped(word)?));
                 let words = words.iter().map(word).collect::<Result<String, UnitError>>()?;
                 let (program, place) = (escaped(program)?, escaped(&home.dir)?);
+                let label = purpose.label();
+                let times = match purpose {
+                    UnitPurpose::Schedule => "  <key>StartInterval</key>\n  <integer>60</integer>\n",
+                    UnitPurpose::Server => {
+                        "  <key>RunAtLoad</key>\n  <true/>\n  <key>KeepAlive</key>\n  <dict>\n\
+                         \x20   <key>SuccessfulExit</key>\n    <false/>\n  </dict>\n"
+                    }
+                };
                 let content = format!(
                     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
                      <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
-                     <plist version=\"1.0\">\n<dict>\n  <key>Label</key>\n  <string>{LABEL}</string>\n\
+                     <plist version=\"1.0\">\n<dict>\n  <key>Label</key>\n  <string>{label}</string>\n\
                      \x20 <key>ProgramArguments</key>\n  <array>\n    <string>{program}</string>{words}\n  </array>\n\
                      \x20 <key>EnvironmentVariables</key>\n  <dict>\n    <key>QUIPU_HOME</key>\n    <string>{place}</string>\n  </dict>\n\
-                     \x20 <key>StartInterval</key>\n  <integer>60</integer>\n</dict>\n</plist>\n"
+                     {times}</dict>\n</plist>\n"
                 );
-                let path = user.join("Library/LaunchAgents").join(format!("{LABEL}.plist"));
+                let path = user.join("Library/LaunchAgents").join(format!("{label}.plist"));
                 vec![UnitFile { path, content }]
             }
         };
-        Ok(Self { kind, files })
+        Ok(Self { purpose, kind, files })
     }
 
     /// Whether all files stand there as they would be written.
@@ -177,7 +237,7 @@ impl UnitPlan {
     /// # Errors
     /// `Foreign`, `File`.
     pub fn write(&self, home: &Home) -> Result<(), UnitError> {
-        let before = UnitRecord::read(home)?;
+        let before = UnitRecord::read(home, self.purpose)?;
         for file in &self.files {
             let ours = before.iter().flat_map(|record| &record.files).find(|known| known.path == file.path);
             match std::fs::read(&file.path) {
@@ -207,7 +267,7 @@ impl UnitPlan {
         }
         directories.sort_by_key(|directory| std::cmp::Reverse(directory.components().count()));
         let record = UnitRecord { kind: self.kind, files, directories };
-        record.write(home)?;
+        record.write(home, self.purpose)?;
         for file in &self.files {
             let directory = file.path.parent().unwrap_or(Path::new("/"));
             std::fs::create_dir_all(directory).map_err(at(directory))?;
@@ -231,8 +291,8 @@ impl UnitRecord {
     ///
     /// # Errors
     /// `File`.
-    pub fn read(home: &Home) -> Result<Option<Self>, UnitError> {
-        let path = home.dir.join(RECORD);
+    pub fn read(home: &Home, purpose: UnitPurpose) -> Result<Option<Self>, UnitError> {
+        let path = home.dir.join(purpose.record());
         match std::fs::read(&path) {
             Ok(found) => {
                 let record = serde_json::from_slice(&found).map_err(io::Error::from);
@@ -243,11 +303,11 @@ impl UnitRecord {
         }
     }
 
-    fn write(&self, home: &Home) -> Result<(), UnitError> {
+    fn write(&self, home: &Home, purpose: UnitPurpose) -> Result<(), UnitError> {
         let text = serde_json::to_vec_pretty(self).map_err(io::Error::from).map_err(at(&home.dir))?;
         let mut directory = std::fs::DirBuilder::new();
         directory.recursive(true).mode(0o700).create(&home.dir).map_err(at(&home.dir))?;
-        write_file(&home.dir.join(RECORD), &text)
+        write_file(&home.dir.join(purpose.record()), &text)
     }
 
     /// Whether all files that are there are as they were written.
@@ -271,7 +331,7 @@ impl UnitRecord {
     ///
     /// # Errors
     /// `Changed`, `File`.
-    pub fn remove(&self, home: &Home) -> Result<(), UnitError> {
+    pub fn remove(&self, home: &Home, purpose: UnitPurpose) -> Result<(), UnitError> {
         self.check()?;
         let gone = |done: io::Result<()>, path: &Path| match done {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(path)(error)),
@@ -284,7 +344,7 @@ impl UnitRecord {
             // One that somebody else uses meanwhile stays.
             drop(std::fs::remove_dir(directory));
         }
-        let record = home.dir.join(RECORD);
+        let record = home.dir.join(purpose.record());
         gone(std::fs::remove_file(&record), &record)
     }
 }

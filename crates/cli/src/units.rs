@@ -1,26 +1,26 @@
-//! `quipu schedule install` and `uninstall`: the system runs the jobs.
+//! `install` and `uninstall`: the system runs the jobs, or the server.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
-use quipu_host::schedule_unit::{LABEL, UNIT, UnitError, UnitKind, UnitPlan, UnitRecord};
+use quipu_host::units::{UnitError, UnitKind, UnitPlan, UnitPurpose, UnitRecord};
 use quipu_host::{Home, helpers, program_path};
 
-use crate::args::OutArgs;
 use crate::confirm::confirm;
 use crate::exit::Failure;
-use crate::home::home;
 use crate::print::{Paint, note, printable};
 
-#[derive(Debug, Args)]
-pub(super) struct InstallArgs {
-    /// Do it without asking.
-    #[arg(long, short = 'y')]
-    yes: bool,
-    #[command(flatten)]
-    out: OutArgs,
+/// What is to be installed or removed.
+pub(crate) struct UnitRequest<'a> {
+    pub(crate) home: &'a Home,
+    pub(crate) purpose: UnitPurpose,
+    /// Without a question.
+    pub(crate) yes: bool,
+    pub(crate) json: bool,
 }
+
+/// The word for a file that stays as it is.
+const UNCHANGED: &str = "unchanged";
 
 /// Variables that say how servers are reached.
 const OF_NETWORK: [&str; 6] =
@@ -39,20 +39,21 @@ fn show(path: &Path, content: &str, sign: char) {
     }
 }
 
-pub(super) async fn install(args: &InstallArgs) -> Result<(), Failure> {
-    let home = home(&args.out.store)?;
+/// Has the system run the program with these words.
+pub(crate) fn install(request: &UnitRequest<'_>, mut words: Vec<PathBuf>) -> Result<(), Failure> {
+    let home = request.home;
     let program = program_path()?;
-    let mut words: Vec<PathBuf> = ["schedule", "run", "--once"].map(PathBuf::from).into();
     if home.has_named_store() {
         words.extend([PathBuf::from("--store"), home.store.clone()]);
     }
-    let plan = UnitPlan::of(&home, UnitKind::here(), Path::new(&program), &words).map_err(refused)?;
+    let plan = UnitPlan::of(home, request.purpose, UnitKind::here(), Path::new(&program), &words)
+        .map_err(refused)?;
     let is_there = plan.is_there();
     if is_there {
-        if !args.out.json {
+        if !request.json {
             note("It is installed already.");
         }
-        return started(&plan, &home, is_there, args.out.json);
+        return started(&plan, request, is_there);
     }
     for file in &plan.files {
         if let Ok(found) = std::fs::read_to_string(&file.path) {
@@ -60,14 +61,14 @@ pub(super) async fn install(args: &InstallArgs) -> Result<(), Failure> {
         }
         show(&file.path, &file.content, '+');
     }
-    if !args.yes {
+    if !request.yes {
         confirm("Write these files?", "The files are written", "nothing was written")?;
     }
-    plan.write(&home).map_err(refused)?;
-    started(&plan, &home, is_there, args.out.json)
+    plan.write(home).map_err(refused)?;
+    started(&plan, request, is_there)
 }
 
-/// Variables of this shell that jobs need and the timer does not have.
+/// Variables of this shell that sessions need and the system does not have.
 fn missing(home: &Home) -> Vec<String> {
     let is_set = |name: &String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let mut names = home.settings().env_keys();
@@ -77,31 +78,43 @@ fn missing(home: &Home) -> Vec<String> {
 }
 
 /// Has the system run them, also where it did so already, and says so.
-fn started(plan: &UnitPlan, home: &Home, is_there: bool, is_json: bool) -> Result<(), Failure> {
-    let (missing, timer) = (missing(home), format!("{UNIT}.timer"));
+fn started(plan: &UnitPlan, request: &UnitRequest<'_>, is_there: bool) -> Result<(), Failure> {
+    let (missing, unit) = (missing(request.home), request.purpose.started());
     let done = match plan.kind {
-        UnitKind::Systemd => {
-            system(&["daemon-reload"]).and_then(|()| system(&["enable", "--now", timer.as_str()]))
-        }
+        UnitKind::Systemd => system(&["daemon-reload"]).and_then(|()| system(&["enable", "--now", unit])),
         UnitKind::Launchd => launchctl("load", &plan.files[0].path),
     };
-    if is_json {
-        let change = if is_there { super::UNCHANGED } else { "installed" };
+    if request.json {
+        let change = if is_there { UNCHANGED } else { "installed" };
         let files = plan.files.iter().map(|file| &file.path);
         let mut object = object(change, plan.kind, files, done);
         object["missing"] = missing.into();
         return Ok(writeln!(crate::console::stdout(), "{object}")?);
     }
+    let (whose, needs, done_words, without) = match request.purpose {
+        UnitPurpose::Schedule => (
+            "timer",
+            "Jobs",
+            "Jobs run when they are due, while you are logged in.",
+            "Without systemd, call `quipu schedule run --once` each minute, such as from cron.",
+        ),
+        UnitPurpose::Server => (
+            "service",
+            "Sessions",
+            "The server runs while you are logged in; `loginctl enable-linger` keeps it running.",
+            "Without systemd, start `quipu serve` by other means.",
+        ),
+    };
     if !missing.is_empty() {
         note(format!(
-            "The timer does not have these variables of this shell: {}. Jobs that need them fail there; `quipu auth` keeps keys where the timer finds them.",
+            "The {whose} does not have these variables of this shell: {}. {needs} that need them fail there; `quipu auth` keeps keys where the {whose} finds them.",
             missing.join(", ")
         ));
     }
     match (done, plan.kind) {
-        (Ok(()), _) => note("Jobs run when they are due, while you are logged in."),
+        (Ok(()), _) => note(done_words),
         (Err(why), UnitKind::Systemd) => note(format!(
-            "The files are written, but the timer could not be started: {why}. Without systemd, call `quipu schedule run --once` each minute, such as from cron. Else run `systemctl --user enable --now {timer}`."
+            "The files are written, but the {whose} could not be started: {why}. {without} Else run `systemctl --user enable --now {unit}`."
         )),
         (Err(why), UnitKind::Launchd) => {
             note(format!("The file is written, but launchd did not take it: {why}."));
@@ -121,11 +134,12 @@ fn object<'a>(
     serde_json::json!({ "change": change, "kind": kind, "files": files, "error": done.err() })
 }
 
-pub(super) async fn uninstall(args: &InstallArgs) -> Result<(), Failure> {
-    let home: Home = home(&args.out.store)?;
-    let Some(record) = UnitRecord::read(&home).map_err(refused)? else {
-        if args.out.json {
-            let object = object(super::UNCHANGED, UnitKind::here(), std::iter::empty(), Ok(()));
+/// Removes what `install` wrote.
+pub(crate) fn uninstall(request: &UnitRequest<'_>) -> Result<(), Failure> {
+    let (home, purpose) = (request.home, request.purpose);
+    let Some(record) = UnitRecord::read(home, purpose).map_err(refused)? else {
+        if request.json {
+            let object = object(UNCHANGED, UnitKind::here(), std::iter::empty(), Ok(()));
             return Ok(writeln!(crate::console::stdout(), "{object}")?);
         }
         note("Nothing is installed.");
@@ -134,21 +148,20 @@ pub(super) async fn uninstall(args: &InstallArgs) -> Result<(), Failure> {
     for file in &record.files {
         show(&file.path, &file.content, '-');
     }
-    if !args.yes {
+    if !request.yes {
         confirm("Remove these files?", "The files are removed", "nothing was removed")?;
     }
-    // Before the timer is stopped.
+    // Before anything is stopped.
     record.check().map_err(refused)?;
-    let timer = format!("{UNIT}.timer");
     let stopped = match record.kind {
-        UnitKind::Systemd => system(&["disable", "--now", timer.as_str()]),
+        UnitKind::Systemd => system(&["disable", "--now", purpose.started()]),
         UnitKind::Launchd => match record.files.first() {
             Some(file) => launchctl("unload", &file.path),
             None => Ok(()),
         },
     };
-    record.remove(&home).map_err(refused)?;
-    if args.out.json {
+    record.remove(home, purpose).map_err(refused)?;
+    if request.json {
         let files = record.files.iter().map(|file| &file.path);
         let object = object("removed", record.kind, files, stopped);
         if record.kind == UnitKind::Systemd {
@@ -160,10 +173,11 @@ pub(super) async fn uninstall(args: &InstallArgs) -> Result<(), Failure> {
         (Ok(()), UnitKind::Systemd) => drop(system(&["daemon-reload"])),
         (Ok(()), UnitKind::Launchd) => {}
         (Err(why), UnitKind::Systemd) => {
-            note(format!("The files are removed; the timer could not be stopped: {why}."));
+            let unit = purpose.started();
+            note(format!("The files are removed; {unit} could not be stopped: {why}."));
         }
         (Err(why), UnitKind::Launchd) => {
-            note(format!("The file is removed; launchd still has {LABEL}: {why}."));
+            note(format!("The file is removed; launchd still has {}: {why}.", purpose.label()));
         }
     }
     note("Removed.");

@@ -1,0 +1,26 @@
+//! Sessions over HTTP and WebSocket, for the programs of this machine: the lines of `quipu_runtime::Desk` as frames of a
+//! WebSocket or as an event stream, an API that clients of chat completions speak, health and metrics.
+//!
+//! Listens at a loopback address or a socket, never elsewhere. Knows no terminal and no words of a command line; what sessions
+//! do is the desk's. `docs/server.md` describes the routes.
+
+mod access;
+mod answer;
+mod body;
+mod chat;
+mod error;
+mod event_clients;
+mod front;
+mod limits;
+mod line_meter;
+mod listener;
+mod metrics;
+mod serve;
+mod stall;
+mod web_socket;
+
+pub use access::Access;
+pub use error::ServerError;
+pub use limits::{SERVER_LIMITS, ServerLimits};
+pub use listener::{ServerAddress, ServerListener};
+pub use serve::{ServerOptions, serve};
