@@ -53,18 +53,16 @@ impl BackgroundTool {
 
     /// The tool. It works on [`ToolContext::background`].
     pub fn new() -> Self {
+        // Every request carries this: what `wait` and `log` take beside the id, their results say.
         let parameters = json!({
             "type": "object",
             "properties": {
                 "action": { "enum": ["list", "output", "wait", "log", "kill"] },
                 "id": { "type": "string" },
-                "timeout": { "type": "number", "description": "wait: seconds, at most 30 (default 10)" },
-                "offset": { "type": "number", "description": "log: first line, from 1 (default: the last lines)" },
-                "limit": { "type": "number", "description": "log: lines (default 200)" },
             },
             "required": ["action"],
         });
-        Self { spec: spec(Self::NAME, "List, read, wait for or kill background commands", &parameters) }
+        Self { spec: spec(Self::NAME, "List, read or kill background commands", &parameters) }
     }
 }
 
@@ -114,7 +112,11 @@ async fn act(
             let longest = Duration::from_secs_f64(longest.clamp(0.0, LONGEST_WAIT));
             commands.wait(&id, longest, &cx.cancel).await?;
             let (status, unread) = commands.read(&id)?;
-            Ok(ToolOutput::text(read(&status, &unread)))
+            let mut text = read(&status, &unread);
+            if status.end.is_none() && unread.text.is_empty() {
+                text.push_str(" (`timeout`: wait for so many seconds, at most 30.)");
+            }
+            Ok(ToolOutput::text(text))
         }
         Action::Log => {
             let limit = arguments.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
@@ -160,10 +162,9 @@ fn logged(status: &BackgroundStatus, lines: &LogLines) -> String {
         count => format!("Lines {first}-{} of {total}", first + count - 1),
     };
     let next = first + count;
-    let more =
-        if *count > 0 && next <= *total { format!(" Continue with offset={next}.") } else { String::new() };
+    let more = if *count > 0 && next <= *total { format!(" Continue with `offset` {next}.") } else { String::new() };
     let text = if text.is_empty() { "(no lines)" } else { text };
-    format!("{text}\n\n[{}. {shown}.{more}]", state(status))
+    format!("{text}\n\n[{}. {shown}.{more} `offset` and `limit` choose other lines.]", state(status))
 }
 
 fn read(status: &BackgroundStatus, unread: &UnreadText) -> String {

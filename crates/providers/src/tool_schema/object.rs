@@ -63,7 +63,8 @@ pub(super) fn flatten(value: &mut Value) -> bool {
         }
         changed = true;
     }
-    if !root.get("properties").is_some_and(Value::is_object) {
+    // An object without properties is taken as it is.
+    if !root.get("properties").is_some_and(Value::is_object) && (changed || root.contains_key("properties")) {
         root.insert("properties".into(), json!({}));
         changed = true;
     }

@@ -32,6 +32,8 @@ fn schemas_that_are_taken_keep_their_bytes() {
         "edits":{"type":"array","items":{"type":"object","properties":{},"additionalProperties":false}}},
         "required":["path"],"additionalProperties":false}"#;
     BOTH.iter().for_each(|dialect| stays(*dialect, plain));
+    // Half of a pair is replaced when it is sent, as ever.
+    BOTH.iter().for_each(|dialect| stays(*dialect, r#"{"type":"object","description":"\ud800"}"#));
     stays(
         SchemaDialect::JsonSchema,
         r#"{"type":"object","properties":{"a":{"$ref":"\u0023/$defs/A"}},"$defs":{"A":{"const":1}}}"#,
@@ -42,9 +44,7 @@ fn schemas_that_are_taken_keep_their_bytes() {
 fn root_becomes_an_object() {
     for dialect in BOTH {
         let anything = json!({ "type": "object", "properties": {} });
-        for schema in
-            [json!({}), json!(true), json!(null), json!([]), json!("x"), json!({ "type": "object" })]
-        {
+        for schema in [json!({}), json!(true), json!(null), json!([]), json!("x")] {
             check(dialect, schema, anything.clone());
         }
         check(
