@@ -71,11 +71,11 @@ async fn main() -> Result<(), Failed> {
     let url = serve(asked.clone()).await?;
     let home = home(dir.path(), &url)?;
     let here = dir.path().canonicalize()?.join("work");
-    let store: Arc<dyn Graph> = home.store().await.map_err(|failure| failure.message)?;
     let limits = HostSessionLimits { open: amount.sessions, ..HostSessionLimits::default() };
     let request = OpenRequest { here, ..OpenRequest::default() };
     let source = HostSessions::of_agents(home, limits, request).await.map_err(|failure| failure.message)?;
     let source = Arc::new(source);
+    let store: Arc<dyn Graph> = source.store().clone();
     let sealer = Arc::new(Sealer::new([7; 32]));
     let (of, all) = (store.clone(), source.clone());
     let done: Result<(), Failed> = MessageInbox::with(store, sealer, |inbox, mut events| async move {
