@@ -238,6 +238,7 @@ async fn answer(connection: TcpStream, asked: &RequestTimes) -> std::io::Result<
     }
 }
 
+#[expect(clippy::print_stdout, reason = "the numbers are this program's output")]
 fn row(what: &str, unit: &str, samples: &[f64]) {
     println!("{}", json!({ "what": what, "unit": unit, "samples": samples }));
 }

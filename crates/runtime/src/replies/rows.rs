@@ -66,7 +66,7 @@ impl ReplyRow {
     }
 }
 
-/// The rows of an outbox.
+/// All that a process before this one left to be said and delivered.
 #[derive(Default)]
 pub(super) struct OutboxRows {
     /// What is owed, by conversation.
