@@ -157,6 +157,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         is_shared: false,
         is_unattended: false,
         memory: None,
+        store: None,
         provider: task.model.provider.clone(),
         model: task.model.model.clone(),
         thinking: task.model.thinking.map(Into::into),

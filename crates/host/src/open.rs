@@ -99,6 +99,8 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
             Some(store) => store.clone(),
             None => Arc::new(SqliteStore::in_memory()?),
         }
+    } else if let Some(store) = &request.store {
+        store.clone()
     } else {
         let store = home.store().await?;
         // What is gone on with is read; meanwhile there is more to do here.

@@ -82,6 +82,8 @@ pub struct OpenRequest {
     pub background_wake: BackgroundWake,
     /// The store of a session that is not kept and is opened again; `None` for a new one.
     pub memory: Option<Arc<dyn Graph>>,
+    /// The store of the home, where the front has it open already: sessions that are open at once share it then.
+    pub store: Option<Arc<dyn Graph>>,
     /// The provider of the model.
     pub provider: Option<String>,
     /// The model: its id, `provider/id`, or a part of its name.

@@ -25,10 +25,12 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-type Failed = Box<dyn std::error::Error + Send + Sync>;
+type RateError = Box<dyn std::error::Error + Send + Sync>;
 /// When the first request of a message came, by the number of the message.
-type Asked = Arc<Mutex<HashMap<usize, Instant>>>;
+type RequestTimes = Arc<Mutex<HashMap<usize, Instant>>>;
 
+/// The only model; its address is still to be put in.
+const MODELS: &str = include_str!("data/models.json");
 /// Runs of people at the same time.
 const AT_ONCE: usize = 16;
 
@@ -57,7 +59,7 @@ impl ReplyRoutes for Everywhere {
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), Failed> {
+async fn main() -> Result<(), RateError> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [dir, numbers @ ..] = &*words else {
         return Err("DIRECTORY SESSIONS RATE SECONDS IDLE_SECONDS".into());
@@ -67,18 +69,18 @@ async fn main() -> Result<(), Failed> {
     let amount = Amount { sessions: sessions.max(1), rate: rate.max(1), seconds, idle };
     std::fs::create_dir_all(dir)?;
     let dir = tempfile::tempdir_in(dir)?;
-    let asked = Asked::default();
+    let asked = RequestTimes::default();
     let url = serve(asked.clone()).await?;
     let home = home(dir.path(), &url)?;
     let here = dir.path().canonicalize()?.join("work");
-    let store: Arc<dyn Graph> = home.store().await.map_err(|failure| failure.message)?;
     let limits = HostSessionLimits { open: amount.sessions, ..HostSessionLimits::default() };
     let request = OpenRequest { here, ..OpenRequest::default() };
     let source = HostSessions::of_agents(home, limits, request).await.map_err(|failure| failure.message)?;
     let source = Arc::new(source);
+    let store: Arc<dyn Graph> = source.store().clone();
     let sealer = Arc::new(Sealer::new([7; 32]));
     let (of, all) = (store.clone(), source.clone());
-    let done: Result<(), Failed> = MessageInbox::with(store, sealer, |inbox, mut events| async move {
+    let done: Result<(), RateError> = MessageInbox::with(store, sealer, |inbox, mut events| async move {
         let lanes = Lanes::new(LaneSettings::default());
         lanes.set_limit(MAIN_LANE, AT_ONCE);
         let replies = Replies::open(of, Arc::new(Everywhere)).await?;
@@ -96,16 +98,16 @@ async fn main() -> Result<(), Failed> {
 async fn measure(
     conversations: &Conversations,
     replies: &Replies,
-    asked: &Asked,
+    asked: &RequestTimes,
     amount: Amount,
-) -> Result<(), Failed> {
+) -> Result<(), RateError> {
     let Amount { sessions, rate, seconds, idle } = amount;
     // Each conversation has a session, in which something was said.
     let begun = Instant::now();
     for first in (0..sessions).step_by(AT_ONCE) {
         let together = (first..sessions.min(first + AT_ONCE)).map(|n| async move {
             conversations.run(message(n, n)?).await?;
-            Ok::<_, Failed>(())
+            Ok::<_, RateError>(())
         });
         try_join_all(together).await?;
     }
@@ -155,7 +157,7 @@ async fn measure(
 }
 
 /// The message of this number in the conversation of this number.
-fn message(conversation: usize, number: usize) -> Result<RunRequest, Failed> {
+fn message(conversation: usize, number: usize) -> Result<RunRequest, RateError> {
     let key = SessionKey::parse(&format!("agent:main:chat:direct:{conversation}"))?;
     let none = QueueOverride::default();
     let message = NewMessage {
@@ -174,25 +176,19 @@ fn message(conversation: usize, number: usize) -> Result<RunRequest, Failed> {
 }
 
 /// A home whose only model is at this address.
-fn home(dir: &Path, url: &str) -> Result<Home, Failed> {
+fn home(dir: &Path, url: &str) -> Result<Home, RateError> {
     let path = dir.canonicalize()?;
     for made in ["home", "work"] {
         std::fs::create_dir_all(path.join(made))?;
     }
-    let model =
-        json!({ "id": "test-1", "api": "anthropic-messages", "contextWindow": 200_000, "maxTokens": 8_000 });
-    let provider = json!({ "baseUrl": url, "apiKey": "key", "api": "anthropic-messages", "models": [model] });
-    std::fs::write(
-        path.join("home/models.json"),
-        json!({ "providers": { "testing": provider } }).to_string(),
-    )?;
+    std::fs::write(path.join("home/models.json"), MODELS.replace("URL", url))?;
     let settings = json!({ "defaultProvider": "testing", "defaultModel": "test-1" });
     std::fs::write(path.join("home/settings.json"), settings.to_string())?;
     Ok(Home::at(path.join("home"), Arc::new(SilentObserver)))
 }
 
 /// A model that answers at once, on kept connections.
-async fn serve(asked: Asked) -> Result<String, Failed> {
+async fn serve(asked: RequestTimes) -> Result<String, RateError> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", listener.local_addr()?);
     tokio::spawn(async move {
@@ -205,7 +201,7 @@ async fn serve(asked: Asked) -> Result<String, Failed> {
     Ok(url)
 }
 
-async fn answer(connection: TcpStream, asked: &Asked) -> std::io::Result<()> {
+async fn answer(connection: TcpStream, asked: &RequestTimes) -> std::io::Result<()> {
     connection.set_nodelay(true)?;
     let mut connection = BufReader::new(connection);
     let body = Answer::new().text("All right.").stream();
@@ -242,6 +238,7 @@ async fn answer(connection: TcpStream, asked: &Asked) -> std::io::Result<()> {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "the numbers are this program's output")]
 fn row(what: &str, unit: &str, samples: &[f64]) {
     println!("{}", json!({ "what": what, "unit": unit, "samples": samples }));
 }
@@ -255,7 +252,7 @@ fn count(number: usize) -> f64 {
 }
 
 /// A figure of this process, in megabytes; 0 where the system has none.
-fn memory(name: &str) -> Result<f64, Failed> {
+fn memory(name: &str) -> Result<f64, RateError> {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return Ok(0.0) };
     let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("no such figure")?;
     let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
@@ -263,7 +260,7 @@ fn memory(name: &str) -> Result<f64, Failed> {
 }
 
 /// Context switches of all threads so far.
-fn switches() -> Result<usize, Failed> {
+fn switches() -> Result<usize, RateError> {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Ok(0) };
     let mut sum = 0;
     for task in tasks {

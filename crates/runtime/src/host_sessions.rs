@@ -116,6 +116,11 @@ impl HostSessions {
         Self::new(home, limits, Arc::new(of_key)).await
     }
 
+    /// The store, which all of them share.
+    pub fn store(&self) -> &Arc<dyn Graph> {
+        &self.0.store
+    }
+
     /// The session that a conversation has, open or not.
     ///
     /// # Errors
@@ -304,6 +309,7 @@ impl Inner {
         let mut request = (self.request)(key);
         request.which = known.map_or(SessionTarget::New, |id| SessionTarget::Session(id.to_string()));
         request.is_shared = true;
+        request.store = Some(self.store.clone());
         let here = (Question::Here, Some(true));
         let nobody = [
             Question::NewText,

@@ -35,6 +35,6 @@ pub use lines::{LINE_LIMIT, Line, Lines, write_lines};
 pub use queue::*;
 pub use replies::{REPLY_LIMIT, RefusedReply, Replies, ReplyRoute, ReplyRoutes, SentMessage};
 pub use rpc::{RpcEnd, RpcFront};
-pub use run::{Accepted, Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest};
+pub use run::{Acceptance, Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest};
 pub use source::{SessionSource, SourcedSession};
 pub use wording::Wording;

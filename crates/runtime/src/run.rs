@@ -88,7 +88,7 @@ pub struct RunOutcome {
 
 /// What became of something that was said in a chat.
 #[derive(Debug)]
-pub enum Accepted {
+pub enum Acceptance {
     /// It is a message, and on its way.
     Queued(Run),
     /// It stopped what was theirs to stop.
@@ -203,12 +203,12 @@ impl Conversations {
     ///
     /// # Errors
     /// As [`Conversations::start`].
-    pub async fn accept(&self, request: RunRequest) -> Result<Accepted, RunError> {
+    pub async fn accept(&self, request: RunRequest) -> Result<Acceptance, RunError> {
         if is_stop_word(&request.message.input.text()) {
             self.stop(&request.key, request.message.authority).await?;
-            return Ok(Accepted::Stopped);
+            return Ok(Acceptance::Stopped);
         }
-        self.start(request).await.map(Accepted::Queued)
+        self.start(request).await.map(Acceptance::Queued)
     }
 
     /// Stops what somebody with these rights may stop: aborts the run and drops what waits. An owner stops all, others their own.
@@ -255,7 +255,7 @@ impl Conversations {
     /// What the store says; calling it again goes on.
     pub async fn serve(&self, events: &mut InboxEvents) -> Result<(), InboxError> {
         for (key, owed) in self.0.replies.iter().flat_map(Replies::all_owed) {
-            self.answer_owed(key, owed);
+            self.answer_owed(&key, owed);
         }
         let deliver = async {
             match &self.0.replies {
@@ -325,11 +325,11 @@ impl Conversations {
     }
 
     /// Answers what a process that ended had begun to answer.
-    fn answer_owed(&self, key: SessionKey, owed: OwedReply) {
-        let task = LaneTask { timeout: self.0.timeout, ..lane_of(&key) };
+    fn answer_owed(&self, key: &SessionKey, owed: OwedReply) {
+        let task = LaneTask { timeout: self.0.timeout, ..lane_of(key) };
         let (inner, of) = (self.0.clone(), key.clone());
         // Before the turns of the conversation, which wait behind it in its lane. Where it fails, the next of them tries again.
-        drop(self.0.lanes.enqueue_in_session(&key, task, move |handle| async move {
+        drop(self.0.lanes.enqueue_in_session(key, task, move |handle| async move {
             let stop = CancellationToken::new();
             drop(inner.answer_owed(&of, owed, &handle, &stop).await);
         }));

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use crate::keys::SessionKey;
 use crate::queue::{QueueTurn, Route};
 pub(crate) use rows::OwedReply;
-use rows::{ReplyRow, StoredReply};
+use rows::{OutboxRows, ReplyRow, StoredReply};
 
 /// Replies of one route that wait at most: with more, no turn of that route begins.
 pub const REPLY_LIMIT: usize = 1_024;
@@ -173,7 +173,8 @@ impl Replies {
     /// # Errors
     /// What the store says.
     pub async fn open(store: Arc<dyn Graph>, routes: Arc<dyn ReplyRoutes>) -> Result<Self, StoreError> {
-        let (owed, stored) = rows::read(store.pending(&REPLY_OUTBOX.into()).await?.inbox);
+        let rows = store.pending(&REPLY_OUTBOX.into()).await?.inbox;
+        let OutboxRows { owed, replies: stored } = OutboxRows::of(rows);
         let number = stored.iter().map(|(_, reply)| reply.number).max().unwrap_or(0);
         let mut found: HashMap<Route, (Vec<_>, HashMap<_, _>)> = HashMap::new();
         for (queue, StoredReply { number, route, delivery }) in stored {

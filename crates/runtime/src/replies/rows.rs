@@ -14,7 +14,7 @@ use crate::queue::Route;
 pub(crate) struct OwedReply {
     /// The turn; its replies have keys of this.
     pub(crate) turn: ItemId,
-    /// Its session.
+    /// The session that its prompt becomes part of.
     pub(crate) session: SessionId,
     /// Where the session stood before the turn.
     pub(crate) base: Option<NodeId>,
@@ -66,17 +66,28 @@ impl ReplyRow {
     }
 }
 
-/// The rows of an outbox, put together.
-pub(super) fn read(rows: Vec<InboxItem>) -> (Vec<(SessionKey, OwedReply)>, Vec<(String, StoredReply)>) {
-    let (mut owed, mut replies) = (Vec::new(), Vec::new());
-    for row in rows {
-        match (row.input.read::<ReplyRow>(), SessionKey::parse(&row.queue)) {
-            (Ok(ReplyRow::Owed(one)), Ok(key)) => owed.push((key, *one)),
-            (Ok(ReplyRow::Reply(one)), _) => replies.push((row.queue, *one)),
-            // It stays where it is; a newer version may be able to read it.
-            _ => {}
+/// All that a process before this one left to be said and delivered.
+#[derive(Default)]
+pub(super) struct OutboxRows {
+    /// What is owed, by conversation.
+    pub(super) owed: Vec<(SessionKey, OwedReply)>,
+    /// What is not delivered, in order, each with its queue.
+    pub(super) replies: Vec<(String, StoredReply)>,
+}
+
+impl OutboxRows {
+    /// The rows that can be read.
+    pub(super) fn of(rows: Vec<InboxItem>) -> Self {
+        let mut found = Self::default();
+        for row in rows {
+            match (row.input.read::<ReplyRow>(), SessionKey::parse(&row.queue)) {
+                (Ok(ReplyRow::Owed(one)), Ok(key)) => found.owed.push((key, *one)),
+                (Ok(ReplyRow::Reply(one)), _) => found.replies.push((row.queue, *one)),
+                // It stays where it is; a newer version may be able to read it.
+                _ => {}
+            }
         }
+        found.replies.sort_by_key(|(_, reply)| reply.number);
+        found
     }
-    replies.sort_by_key(|(_, reply)| reply.number);
-    (owed, replies)
 }

@@ -14,7 +14,7 @@ use super::*;
 use crate::host_sessions::{HostSessionLimits, HostSessions};
 use crate::lanes::{LaneSettings, Lanes};
 use crate::queue::{BusyMode, DropRule, InboxError, MessageInbox, QueuePolicy};
-use crate::run::{Accepted, Conversations, RunRequest};
+use crate::run::{Acceptance, Conversations, RunRequest};
 use crate::testing::{self, World, gated, request, says};
 
 /// A chat that can fail.
@@ -243,7 +243,7 @@ async fn stop_word_aborts_the_run_and_owes_nothing() {
                 gate.reached().await;
                 let second = conversations.start(message("second")).await.unwrap();
                 let stopped = conversations.accept(message(" /Stop! ")).await.unwrap();
-                assert!(matches!(stopped, Accepted::Stopped));
+                assert!(matches!(stopped, Acceptance::Stopped));
                 assert_eq!(first.outcome().await.unwrap().outcome, quipu::protocol::Outcome::Aborted);
                 let dropped = crate::run::RunError::Dropped(crate::queue::DropReason::Stopped);
                 assert_eq!(second.outcome().await, Err(dropped));
@@ -307,7 +307,7 @@ fn answer(mut connection: TcpStream) -> std::io::Result<()> {
     connection.write_all(other)
 }
 
-/// A chat that is a file.
+/// Writes what it takes to a file, as other processes can see it.
 struct FileChat(PathBuf);
 
 impl MessageSink for FileChat {

@@ -43,11 +43,11 @@ pub(super) struct Follow<'a> {
 }
 
 /// What happens next to a run.
-enum Next {
+enum RunStep {
     Stop,
     TimedOut,
     Overdue,
-    Handed(ItemId, Result<Ack, Refusal>),
+    Handed(ItemId, Box<Result<Ack, Refusal>>),
     Event(Option<Arc<Envelope>>),
     Message(Arc<QueuedMessage>),
     Settle,
@@ -93,17 +93,17 @@ impl<'a> Follow<'a> {
             let is_open = aborted.is_none() && !settled && handing.is_none();
             let next = tokio::select! {
                 biased;
-                () = stop.cancelled(), if aborted.is_none() => Next::Stop,
-                () = handle.stopped().cancelled(), if aborted.is_none() => Next::TimedOut,
-                () = until(aborted) => Next::Overdue,
-                (id, ack) = finished(&mut handing) => Next::Handed(id, ack),
-                () = until(again), if can_settle => Next::Settle,
-                envelope = events.next() => Next::Event(envelope),
-                Some(message) = received(&mut self.steer), if is_open => Next::Message(message),
+                () = stop.cancelled(), if aborted.is_none() => RunStep::Stop,
+                () = handle.stopped().cancelled(), if aborted.is_none() => RunStep::TimedOut,
+                () = until(aborted) => RunStep::Overdue,
+                (id, ack) = finished(&mut handing) => RunStep::Handed(id, Box::new(ack)),
+                () = until(again), if can_settle => RunStep::Settle,
+                envelope = events.next() => RunStep::Event(envelope),
+                Some(message) = received(&mut self.steer), if is_open => RunStep::Message(message),
             };
             match next {
-                Next::Stop | Next::TimedOut => {
-                    self.outcome.timed_out = matches!(next, Next::TimedOut);
+                RunStep::Stop | RunStep::TimedOut => {
+                    self.outcome.timed_out = matches!(next, RunStep::TimedOut);
                     aborted = Some(Instant::now() + ABORT);
                     // Nobody waits for more of it, also after a crash.
                     if let (Some(_), Some(replies)) = (self.reply.take(), &self.inner.replies) {
@@ -112,8 +112,8 @@ impl<'a> Follow<'a> {
                     // A session that is closed has ended the run already.
                     drop(self.session.abort().await);
                 }
-                Next::Overdue => break,
-                Next::Message(message) => {
+                RunStep::Overdue => break,
+                RunStep::Message(message) => {
                     self.handed.insert(message.id.clone(), false);
                     let (session, input) = (self.session, message.input.clone());
                     handing = Some(Box::pin(async move {
@@ -122,15 +122,15 @@ impl<'a> Follow<'a> {
                         (item, ack)
                     }));
                 }
-                Next::Handed(id, ack) => {
+                RunStep::Handed(id, ack) => {
                     handing = None;
                     // With a run of its own, where the one before was over.
-                    if self.acknowledged(id, ack).await {
+                    if self.acknowledged(id, *ack).await {
                         (ended, settled) = (None, false);
                     }
                     again = settled.then(|| Instant::now() + AGAIN);
                 }
-                Next::Settle => {
+                RunStep::Settle => {
                     again = Some(Instant::now() + AGAIN);
                     match self.take_back().await {
                         TakenBack::AtRest => break,
@@ -139,8 +139,8 @@ impl<'a> Follow<'a> {
                         TakenBack::Taken => (ended, settled) = (None, false),
                     }
                 }
-                Next::Event(None) => break,
-                Next::Event(Some(envelope)) => {
+                RunStep::Event(None) => break,
+                RunStep::Event(Some(envelope)) => {
                     match &envelope.event {
                         Event::RunStarted => {
                             self.run.clone_from(&envelope.run);
@@ -153,7 +153,8 @@ impl<'a> Follow<'a> {
                             again = Some(Instant::now());
                         }
                         Event::QueueChanged { steering, follow_up } => {
-                            if self.queue_changed(steering, follow_up).await && settled {
+                            let begins = self.queue_changed(steering, follow_up).await;
+                            if begins && settled {
                                 (ended, settled) = (None, false);
                             }
                         }
