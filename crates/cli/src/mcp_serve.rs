@@ -13,8 +13,8 @@ use quipu_host::{
     Home, LookupMisses, PastTools, RANGE_TOOL, is_memory_on, memory_search, seal_credentials, watch_memory,
 };
 use quipu_mcp_server::{
-    Access, GraphServer, MemoryAnswer, MemoryCall, MemoryDesk, MemoryToolList, MemoryToolSpec,
-    ScopeSetting, ServeError, ServerOptions, StdioEnd, StoreOpenError, serve_http, serve_stdio,
+    Access, GraphServer, MemoryAnswer, MemoryCall, MemoryDesk, MemoryToolList, MemoryToolSpec, ScopeSetting,
+    ServeError, ServerOptions, StdioEnd, StoreOpenError, serve_http, serve_stdio,
 };
 use quipu_memory::search::{MemoryNotes, NOTE_TOOL, unavailable};
 use quipu_seal::Sealer;

@@ -8,9 +8,7 @@ use clap::{Args, Subcommand};
 use quipu_host::units::UnitPurpose;
 use quipu_host::{Home, OpenRequest};
 use quipu_runtime::{Desk, ServeEnd};
-use quipu_server::{
-    Access, SERVER_LIMITS, ServerAddress, ServerError, ServerListener, ServerOptions,
-};
+use quipu_server::{Access, SERVER_LIMITS, ServerAddress, ServerError, ServerListener, ServerOptions};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -132,7 +130,9 @@ async fn on_pipes(home: &Home) -> Result<(), Failure> {
 
 fn failure(error: ServerError) -> Failure {
     match error {
-        ServerError::NotLoopback(_) | ServerError::NoToken | ServerError::NotSocket(_) => Failure::usage(error),
+        ServerError::NotLoopback(_) | ServerError::NoToken | ServerError::NotSocket(_) => {
+            Failure::usage(error)
+        }
         _ => Failure::failed(error),
     }
 }
@@ -227,7 +227,8 @@ fn announce(address: &ServerAddress, token: Option<&std::path::Path>, is_json: b
         ServerAddress::Unix(path) => (None, Some(path.display().to_string())),
     };
     let token = token.map(|path| path.display().to_string());
-    let place = url.clone().or_else(|| Some(format!("the socket {}", socket.as_deref()?))).unwrap_or_default();
+    let place =
+        url.clone().or_else(|| Some(format!("the socket {}", socket.as_deref()?))).unwrap_or_default();
     if is_json {
         let object = json!({ "url": url, "socket": socket, "tokenFile": token });
         let mut stdout = crate::console::stdout();

@@ -46,7 +46,8 @@ pub(crate) fn install(request: &UnitRequest<'_>, mut words: Vec<PathBuf>) -> Res
     if home.has_named_store() {
         words.extend([PathBuf::from("--store"), home.store.clone()]);
     }
-    let plan = UnitPlan::of(home, request.purpose, UnitKind::here(), Path::new(&program), &words).map_err(refused)?;
+    let plan = UnitPlan::of(home, request.purpose, UnitKind::here(), Path::new(&program), &words)
+        .map_err(refused)?;
     let is_there = plan.is_there();
     if is_there {
         if !request.json {
@@ -80,9 +81,7 @@ fn missing(home: &Home) -> Vec<String> {
 fn started(plan: &UnitPlan, request: &UnitRequest<'_>, is_there: bool) -> Result<(), Failure> {
     let (missing, unit) = (missing(request.home), request.purpose.started());
     let done = match plan.kind {
-        UnitKind::Systemd => {
-            system(&["daemon-reload"]).and_then(|()| system(&["enable", "--now", unit]))
-        }
+        UnitKind::Systemd => system(&["daemon-reload"]).and_then(|()| system(&["enable", "--now", unit])),
         UnitKind::Launchd => launchctl("load", &plan.files[0].path),
     };
     if request.json {

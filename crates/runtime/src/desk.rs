@@ -245,7 +245,8 @@ impl Desk {
         write: impl AsyncWrite + Unpin + Send + 'static,
     ) -> ServeEnd {
         let (sender, receiver) = mpsc::channel(WAITING);
-        let mut writer = AbortOnDropHandle::new(tokio::spawn(write_lines(write, receiver, self.0.options.stalled)));
+        let mut writer =
+            AbortOnDropHandle::new(tokio::spawn(write_lines(write, receiver, self.0.options.stalled)));
         let out = ClientWriter(sender);
         let client = Client {
             desk: self.clone(),

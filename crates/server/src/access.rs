@@ -88,7 +88,11 @@ mod tests {
             ("/x", &[("host", "localhost:8")], Some("host_not_allowed")),
             ("/x", &[], Some("host_not_allowed")),
             ("/x", &[("host", "localhost:7"), ("host", "localhost:7")], Some("invalid_request")),
-            ("/x", &[("host", "localhost:7"), ("origin", "https://evil.example")], Some("origin_not_allowed")),
+            (
+                "/x",
+                &[("host", "localhost:7"), ("origin", "https://evil.example")],
+                Some("origin_not_allowed"),
+            ),
             ("/x", &[("host", "localhost:7"), ("origin", "null")], Some("origin_not_allowed")),
             ("/x", &[("host", "localhost:7"), ("sec-fetch-site", "cross-site")], Some("origin_not_allowed")),
             ("/x", &[("host", "localhost:7"), ("sec-fetch-site", "same-origin")], None),

@@ -105,7 +105,9 @@ impl UnixSocket {
     async fn bind(path: &Path) -> Result<Self, ServerError> {
         let at = |error: io::Error| ServerError::Socket { path: path.to_owned(), error };
         match std::fs::symlink_metadata(path) {
-            Ok(found) if !found.file_type().is_socket() => return Err(ServerError::NotSocket(path.to_owned())),
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(ServerError::NotSocket(path.to_owned()));
+            }
             Ok(_) => match UnixStream::connect(path).await {
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
                 Err(error) => return Err(at(error)),

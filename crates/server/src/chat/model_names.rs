@@ -22,8 +22,9 @@ fn item(id: &str, owner: &str) -> Value {
 }
 
 fn unknown(name: &str) -> ApiError {
-    let message =
-        format!("the model `{name}` does not exist or has no credential; GET /v1/models lists those that can be used");
+    let message = format!(
+        "the model `{name}` does not exist or has no credential; GET /v1/models lists those that can be used"
+    );
     let error = ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message);
     ApiError { param: Some("model"), ..error }
 }

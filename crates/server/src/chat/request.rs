@@ -100,7 +100,10 @@ impl RawRequest {
             return refuse("tools", "the agent has tools of its own; those of a client are not supported");
         }
         if self.functions.as_ref().is_some_and(|functions| !functions.is_empty()) {
-            return refuse("functions", "the agent has tools of its own; those of a client are not supported");
+            return refuse(
+                "functions",
+                "the agent has tools of its own; those of a client are not supported",
+            );
         }
         let format = self.response_format.as_ref().map(|format| &format["type"]);
         if format.is_some_and(|format| !format.is_null() && format != "text") {
@@ -202,9 +205,13 @@ fn image_of(url: &str) -> Result<ImageContent, ApiError> {
     let (kind, data) = rest
         .split_once(";base64,")
         .ok_or_else(|| in_messages("the data URL of an image must have the form data:TYPE;base64,DATA"))?;
-    let kind = if kind.eq_ignore_ascii_case("image/jpg") { "image/jpeg".into() } else { kind.to_ascii_lowercase() };
+    let kind =
+        if kind.eq_ignore_ascii_case("image/jpg") { "image/jpeg".into() } else { kind.to_ascii_lowercase() };
     if !IMAGES.contains(&kind.as_str()) {
-        return Err(in_messages(format!("images of the type `{kind}` are not supported; use {}", IMAGES.join(", "))));
+        return Err(in_messages(format!(
+            "images of the type `{kind}` are not supported; use {}",
+            IMAGES.join(", ")
+        )));
     }
     match STANDARD.decode(data) {
         Ok(bytes) if !bytes.is_empty() => Ok(ImageContent { data: data.to_owned(), mime_type: kind }),
@@ -365,7 +372,13 @@ mod tests {
     #[test]
     fn broken_request_is_refused() {
         for body in [
-            "", "{", "[]", "{}", r#"{"messages":{}}"#, r#"{"messages":[]}"#, r#"{"messages":[{"role":"user"}],"n":-1}"#,
+            "",
+            "{",
+            "[]",
+            "{}",
+            r#"{"messages":{}}"#,
+            r#"{"messages":[]}"#,
+            r#"{"messages":[{"role":"user"}],"n":-1}"#,
             r#"{"messages":[{"role":"assistant","content":"x"}]}"#,
             r#"{"messages":[{"role":"king","content":"x"},{"role":"user","content":"x"}]}"#,
             r#"{"messages":[{"role":"user","content":[{"type":"input_audio"}]}]}"#,

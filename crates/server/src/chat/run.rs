@@ -6,7 +6,8 @@ use http::StatusCode;
 use quipu::{Delivery, Events, Session};
 use quipu_host::{Failure, FailureKind, session_named};
 use quipu_protocol::{
-    Ack, Content, Delta, Ending, Event, Message, MessageId, Outcome, Refusal, SessionId, Setting, Usage, UserInput,
+    Ack, Content, Delta, Ending, Event, Message, MessageId, Outcome, Refusal, SessionId, Setting, Usage,
+    UserInput,
 };
 use quipu_runtime::{DeskLease, SessionRequest};
 use tokio::sync::mpsc;
@@ -153,7 +154,10 @@ async fn answered(
     let current = model.unwrap_or(&snapshot.model);
     if request.has_images() && !current.sees_images() {
         let message = format!("the model {}/{} does not take images", current.provider, current.id);
-        return Err(ApiError { param: Some("messages"), ..ApiError::new(StatusCode::BAD_REQUEST, "images_unsupported", message) });
+        return Err(ApiError {
+            param: Some("messages"),
+            ..ApiError::new(StatusCode::BAD_REQUEST, "images_unsupported", message)
+        });
     }
     // It was open already, with another model.
     if (&current.provider, &current.id) != (&snapshot.model.provider, &snapshot.model.id) {
@@ -261,7 +265,8 @@ impl<'a> Conversation<'a> {
             Event::MessageDelta { id, delta } => match delta {
                 Delta::Text { text, .. } => self.piece(id, "", text).await,
                 // Blocks of a message are lines of their own.
-                Delta::TextStarted { .. } if matches!(&self.current, Some((current, true)) if current == id) => {
+                Delta::TextStarted { .. } if matches!(&self.current, Some((current, true)) if current == id) =>
+                {
                     self.piece(id, "\n", "").await;
                 }
                 _ => {}

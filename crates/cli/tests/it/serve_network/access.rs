@@ -5,7 +5,9 @@ use super::*;
 #[test]
 fn address_of_other_machines_is_refused() {
     let world = world([]);
-    world.run(&["serve", "--listen", "0.0.0.0:0"]).fails(2, &["can be reached by other machines", "127.0.0.1"]);
+    world
+        .run(&["serve", "--listen", "0.0.0.0:0"])
+        .fails(2, &["can be reached by other machines", "127.0.0.1"]);
     world.run(&["serve", "--no-token", "--listen", "127.0.0.1:0"]).exits(2);
     world.run(&["serve", "--json"]).exits(2);
     assert!(!world.path("home/.quipu/serve.token").exists());
@@ -53,7 +55,9 @@ fn broken_requests_harm_nobody_else() {
     let world = world([says("Still here.")]);
     let server = Server::start(&world);
     let mut other = server.socket();
-    for garbage in ["\r\n\r\n", "GET\r\n\r\n", "\0\0\0\0", "GET / HTTP/9\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+    for garbage in
+        ["\r\n\r\n", "GET\r\n\r\n", "\0\0\0\0", "GET / HTTP/9\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]
+    {
         let mut stream = server.connect();
         stream.write_all(garbage.as_bytes()).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -61,7 +65,9 @@ fn broken_requests_harm_nobody_else() {
     }
     let long = format!("x-long: {}", "x".repeat(300 << 10));
     let mut stream = server.connect();
-    stream.write_all(format!("GET /health HTTP/1.1\r\nHost: {}\r\n{long}\r\n\r\n", server.address).as_bytes()).ok();
+    stream
+        .write_all(format!("GET /health HTTP/1.1\r\nHost: {}\r\n{long}\r\n\r\n", server.address).as_bytes())
+        .ok();
     let answer = answer_of(stream);
     assert_eq!(answer.status, 431, "{answer:?}");
     // One that says how long it is, and one that does not.

@@ -32,7 +32,8 @@ fn session_of(answer: &HttpAnswer) -> String {
 
 #[test]
 fn completion_is_the_answer_of_an_agent_with_its_tools() {
-    let calls = Answer::new().text("I look.").tool_call("c1", "bash", r#"{"command":"cat note.txt"}"#).reply();
+    let calls =
+        Answer::new().text("I look.").tool_call("c1", "bash", r#"{"command":"cat note.txt"}"#).reply();
     let script = || [calls.clone(), says("It says blue.")];
     let world = world(script().into_iter().chain(script()));
     world.file("note.txt", "blue\n");
@@ -56,7 +57,11 @@ fn completion_is_the_answer_of_an_agent_with_its_tools() {
     let body = with(with(body, "stream", json!(true)), "stream_options", json!({ "include_usage": true }));
     let answer = server.post(PATH, &body);
     let chunks = chunks(&answer);
-    assert!(chunks.iter().all(|chunk| chunk["object"] == "chat.completion.chunk" && chunk["id"] == chunks[0]["id"]));
+    assert!(
+        chunks
+            .iter()
+            .all(|chunk| chunk["object"] == "chat.completion.chunk" && chunk["id"] == chunks[0]["id"])
+    );
     assert_eq!(chunks[0]["choices"][0]["delta"]["role"], "assistant");
     let text: String =
         chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
@@ -100,14 +105,20 @@ fn named_session_goes_on_and_others_get_earlier_messages() {
     let sent = messages(&world.requests()[1]);
     let texts: Vec<String> = sent.iter().map(wire_text).collect();
     assert_eq!(texts.len(), 3, "{texts:?}");
-    assert!(texts[0].ends_with("Remember 7.") && texts[1] == "Noted." && texts[2] == "Which number?", "{texts:?}");
+    assert!(
+        texts[0].ends_with("Remember 7.") && texts[1] == "Noted." && texts[2] == "Which number?",
+        "{texts:?}"
+    );
     // The header names a session too, before `user`; this one is new, so it gets the past as text.
     let answer = server.request("POST", PATH, &[("X-Quipu-Session-Key", "bob")], &second.to_string());
     assert_ne!(session_of(&answer), session_of(&first));
     let sent = messages(&world.requests()[2]);
     let text = wire_text(sent.last().unwrap());
     assert!(text.contains("Earlier messages of this conversation"), "{text}");
-    assert!(text.contains("user: Remember 7.\n\nassistant: Noted.") && text.ends_with("Which number?"), "{text}");
+    assert!(
+        text.contains("user: Remember 7.\n\nassistant: Noted.") && text.ends_with("Which number?"),
+        "{text}"
+    );
     // Without a name, a system message is told as well.
     let mut body = asks("Hello");
     body["messages"] =
@@ -126,7 +137,8 @@ fn models_are_the_agent_and_those_that_can_be_called() {
     let world = world([says("By the other.")]);
     let server = Server::start(&world);
     let listed = server.get("/v1/models").json();
-    let ids: Vec<&str> = listed["data"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
+    let ids: Vec<&str> =
+        listed["data"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
     assert_eq!(ids[0], "quipu", "{ids:?}");
     assert!(ids.contains(&"testing/test-1") && ids.contains(&"testing/thinker"), "{ids:?}");
     assert_eq!(server.get("/v1/models/quipu").json()["object"], "model");
@@ -143,7 +155,8 @@ fn models_are_the_agent_and_those_that_can_be_called() {
 fn images_reach_a_model_that_sees_them() {
     let world = world([says("A dot.")]);
     let server = Server::start(&world);
-    let image = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    let image =
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
     let asks = |url: &str| {
         let parts = json!([{ "type": "text", "text": "What is it?" }, { "type": "image_url", "image_url": { "url": url } }]);
         json!({ "model": "quipu", "messages": [{ "role": "user", "content": parts }] })
@@ -173,7 +186,8 @@ fn failure_of_the_model_is_not_retried_by_clients() {
     assert_eq!(failed.status, 200, "{failed:?}");
     let last = failed.body.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap();
     assert_eq!(serde_json::from_str::<Value>(last).unwrap()["error"]["code"], "model_failed", "{failed:?}");
-    for (member, value) in [("n", json!(2)), ("tools", json!([{ "type": "function" }])), ("stop", json!("x"))] {
+    for (member, value) in [("n", json!(2)), ("tools", json!([{ "type": "function" }])), ("stop", json!("x"))]
+    {
         let refused = server.post(PATH, &with(asks("hi"), member, value));
         refused.refuses(400, "unsupported_parameter");
         assert_eq!(refused.json()["error"]["param"], member);

@@ -18,10 +18,15 @@ fn installed_service_serves_and_is_removed() {
     set_mode(&bin.join("systemctl"), 0o755);
     let path = format!("{}:/usr/bin:/bin", bin.display());
     let shown = run(&world, &["serve", "install"], &path).fails(2, &["--yes"]);
-    assert!(shown.err.contains("quipu-serve.service") && shown.err.contains("+ Restart=on-failure"), "{}", shown.err);
+    assert!(
+        shown.err.contains("quipu-serve.service") && shown.err.contains("+ Restart=on-failure"),
+        "{}",
+        shown.err
+    );
     assert!(!world.path("home/.config").exists(), "nothing was written");
     let listen = ["serve", "install", "--listen", "127.0.0.1:0", "--yes"];
-    run(&world, &["serve", "install", "--listen", "192.0.2.1:1", "--yes"], &path).fails(2, &["other machines"]);
+    run(&world, &["serve", "install", "--listen", "192.0.2.1:1", "--yes"], &path)
+        .fails(2, &["other machines"]);
     run(&world, &listen, &path).ok();
     let file = world.path("home/.config/systemd/user/quipu-serve.service");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -57,7 +62,10 @@ fn installed_service_has_the_place_that_is_named() {
     assert!(said.contains("the service could not be started: "), "{said}");
     let file = world.path("home/.config/systemd/user/quipu-serve.service");
     let text = std::fs::read_to_string(&file).unwrap();
-    for word in [format!("--socket {socket} --no-token --cwd "), format!("--store {}", world.path("work/named.db").display())] {
+    for word in [
+        format!("--socket {socket} --no-token --cwd "),
+        format!("--store {}", world.path("work/named.db").display()),
+    ] {
         assert!(text.contains(&word), "{word}\n{text}");
     }
     run(&world, &["serve", "uninstall", "--yes"], &none).ok();

@@ -82,7 +82,8 @@ fn signal_ends_the_server_in_order() {
         socket.subscribe(&session);
         socket.prompt(&session, "Go.");
         reached(&gate);
-        let body = json!({ "model": "quipu", "stream": true, "messages": [{ "role": "user", "content": "Go." }] });
+        let body =
+            json!({ "model": "quipu", "stream": true, "messages": [{ "role": "user", "content": "Go." }] });
         let mut stream = BufReader::new(server.send("POST", PATH, &[], &body.to_string()));
         // Once the answer has a head, the prompt is kept.
         head_of(&mut stream);

@@ -277,8 +277,7 @@ impl Socket {
     }
 
     fn prompt(&mut self, session: &str, text: &str) {
-        let command =
-            json!({ "type": "prompt", "input": [{ "type": "text", "text": text }], "when": "now" });
+        let command = json!({ "type": "prompt", "input": [{ "type": "text", "text": text }], "when": "now" });
         let ack = self.ask(json!({ "type": "command", "session": session, "command": command }));
         assert_eq!(ack["type"], "ack", "{ack}");
     }

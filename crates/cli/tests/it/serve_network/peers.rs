@@ -6,7 +6,8 @@ use super::*;
 
 /// What both clients are answered, in their order.
 fn script() -> Vec<Reply> {
-    let calls = Answer::new().text("I look.").tool_call("c1", "bash", r#"{"command":"cat note.txt"}"#).reply();
+    let calls =
+        Answer::new().text("I look.").tool_call("c1", "bash", r#"{"command":"cat note.txt"}"#).reply();
     vec![
         says("Hello from the agent."),
         calls,
