@@ -1,15 +1,12 @@
 //! The server: connections, and its end.
 
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::Response;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use quipu_host::{Home, OpenRequest};
-use quipu_runtime::Wording;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -18,25 +15,11 @@ use tokio_util::task::TaskTracker;
 use crate::access::Access;
 use crate::error::ServerError;
 use crate::front::Front;
-use crate::limits::{BEHIND, HEADERS, ServerLimits};
+use crate::limits::{BEHIND, HEADERS};
 use crate::listener::{ServerAddress, ServerListener, Stream};
+use crate::options::ServerOptions;
+use crate::routes;
 use crate::stall::StallGuard;
-
-/// How to serve.
-pub struct ServerOptions {
-    /// The user's files.
-    pub home: Home,
-    /// What every session is opened with, but for what a client says.
-    pub request: OpenRequest,
-    /// How failures and notices are worded.
-    pub wording: Wording,
-    /// The directory of sessions that begin with a request for an answer: an absolute path.
-    pub directory: PathBuf,
-    /// Who may ask.
-    pub access: Access,
-    /// What is at most.
-    pub limits: ServerLimits,
-}
 
 /// Serves clients until `stop` is cancelled. Then nothing new is taken, what runs is aborted and recorded, and answers that are on
 /// their way are finished, for as long as the limits allow.
@@ -97,7 +80,7 @@ async fn connection(front: Arc<Front>, stream: Box<dyn Stream>, place: OwnedSema
     let (limits, stop) = (*front.limits(), front.stop().clone());
     let answer = service_fn(move |request| {
         let front = front.clone();
-        async move { Ok::<Response<_>, Infallible>(front.answered(request).await) }
+        async move { Ok::<Response<_>, Infallible>(routes::answered(front, request).await) }
     });
     let stream = StallGuard::new(stream, limits.stalled + BEHIND);
     let serve = http1::Builder::new()

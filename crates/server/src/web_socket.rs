@@ -11,7 +11,9 @@ use hyper::body::Incoming;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use quipu_runtime::ServeEnd;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf,
+};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -122,13 +124,13 @@ async fn serve(front: &Front, stream: Upgraded, place: OwnedSemaphorePermit) {
 
 /// Passes lines on in both directions until one side ends.
 async fn talk(front: &Front, socket: Socket) -> ClientEnd {
-    let (mut sink, stream) = socket.split();
+    let (mut sink, mut stream) = socket.split();
     let (ours, theirs) = tokio::io::duplex(PIPE);
     let ((read, write), (their_read, their_write)) = (tokio::io::split(ours), tokio::io::split(theirs));
     let end = {
         let mut served = std::pin::pin!(front.desk.serve(their_read, their_write));
         let mut sent = std::pin::pin!(send_lines(&mut sink, read));
-        let mut taken = std::pin::pin!(take_lines(stream, write, LineMeter::new(front.limits().lines)));
+        let mut taken = std::pin::pin!(take_lines(&mut stream, write, LineMeter::new(front.limits().lines)));
         let (mut is_taken, mut is_sent, mut end) = (false, false, None);
         loop {
             tokio::select! {
@@ -167,6 +169,15 @@ async fn talk(front: &Front, socket: Socket) -> ClientEnd {
     let close = async {
         drop(sink.send(close).await);
         drop(sink.close().await);
+        // What it still sends is taken, or it would lose the reason with the connection.
+        if end != ClientEnd::Left
+            && let Ok(socket) = sink.reunite(stream)
+        {
+            let mut io = socket.into_inner();
+            drop(io.shutdown().await);
+            let mut passed = vec![0; PIPE];
+            while matches!(io.read(&mut passed).await, Ok(count) if count > 0) {}
+        }
     };
     drop(tokio::time::timeout(LAST_WORD, close).await);
     end
@@ -197,7 +208,7 @@ async fn send_lines(sink: &mut SplitSink<Socket, Message>, read: ReadHalf<Duplex
 
 /// Takes frames as lines for the desk, until the client ends or does something that it must not.
 async fn take_lines(
-    mut stream: SplitStream<Socket>,
+    stream: &mut SplitStream<Socket>,
     mut write: WriteHalf<DuplexStream>,
     mut meter: LineMeter,
 ) -> ClientEnd {

@@ -4,7 +4,6 @@ mod forms;
 mod model_names;
 mod request;
 mod run;
-mod sessions;
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Frame, Incoming};
 use quipu_protocol::SessionId;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 use crate::answer::{Answer, ApiError, json_answer};
 use crate::body::RequestBody;
@@ -24,7 +23,6 @@ use crate::front::{Front, closing};
 use crate::limits::KEEP_ALIVE;
 
 pub(crate) use model_names::{model_answer, models_answer};
-pub(crate) use sessions::ChatSessions;
 
 use forms::ChatForms;
 use request::{ChatRequest, StreamMode};
@@ -36,18 +34,6 @@ const EVENTS: usize = 256;
 const SESSION_HEADER: &str = "x-quipu-session-key";
 /// The header of an answer that has the id of its session.
 const SESSION_ID_HEADER: &str = "x-quipu-session-id";
-
-/// What requests for an answer share.
-pub(crate) struct Chats {
-    places: Arc<Semaphore>,
-    pub(crate) sessions: ChatSessions,
-}
-
-impl Chats {
-    pub(crate) fn new(most: usize, sessions: ChatSessions) -> Self {
-        Self { places: Arc::new(Semaphore::new(most)), sessions }
-    }
-}
 
 /// The name of a session that a header gives.
 fn session_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {

@@ -10,7 +10,7 @@ use quipu_host::Home;
 use quipu_protocol::SessionId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, Semaphore};
 
 use crate::answer::ApiError;
 
@@ -22,6 +22,18 @@ const VERSION: u32 = 1;
 const NAMES: usize = 10_000;
 /// Bytes of the record that are read.
 const BYTES: u64 = 8 << 20;
+
+/// What requests for an answer share.
+pub(crate) struct Chats {
+    pub(crate) places: Arc<Semaphore>,
+    pub(crate) sessions: ChatSessions,
+}
+
+impl Chats {
+    pub(crate) fn new(most: usize, sessions: ChatSessions) -> Self {
+        Self { places: Arc::new(Semaphore::new(most)), sessions }
+    }
+}
 
 /// Names of clients and their sessions, in a file, so that they outlive the server.
 pub(crate) struct ChatSessions {
@@ -53,7 +65,7 @@ impl ChatSessions {
     }
 
     /// Waits for the turn of a name: its requests are answered one after the other.
-    pub(super) async fn turn(&self, key: &str) -> Result<OwnedMutexGuard<()>, ApiError> {
+    pub(crate) async fn turn(&self, key: &str) -> Result<OwnedMutexGuard<()>, ApiError> {
         let turn = {
             let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
             if turns.len() > NAMES {
@@ -72,13 +84,13 @@ impl ChatSessions {
     }
 
     /// The session of a name.
-    pub(super) async fn find(&self, key: &str) -> Result<Option<SessionId>, ApiError> {
-        let record = self.with_record(|path| read(path)).await?;
+    pub(crate) async fn find(&self, key: &str) -> Result<Option<SessionId>, ApiError> {
+        let record = self.with_record(read).await?;
         Ok(record.sessions.get(key).and_then(Value::as_str).map(SessionId::from))
     }
 
     /// Keeps the session of a name. Resolved: it survives the loss of power.
-    pub(super) async fn keep(&self, key: &str, session: &SessionId) -> Result<(), ApiError> {
+    pub(crate) async fn keep(&self, key: &str, session: &SessionId) -> Result<(), ApiError> {
         let (key, session) = (key.to_owned(), session.to_string());
         let _writing = self.writing.lock().await;
         self.with_record(move |path| {

@@ -1,0 +1,124 @@
+//! Which request is answered how.
+
+use std::sync::Arc;
+
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use serde_json::json;
+
+use crate::access::check_origin;
+use crate::answer::{Answer, ApiError, full, json_answer, wrong_method};
+use crate::front::{Front, closing};
+use crate::{chat, event_routes, web_socket};
+
+/// What a path means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Route {
+    Health,
+    Metrics,
+    Socket,
+    Clients,
+    Client(String),
+    Events(String),
+    Models,
+    Model(String),
+    Chat,
+    Unknown,
+}
+
+impl Route {
+    fn of(path: &str) -> Self {
+        match path {
+            "/health" => Self::Health,
+            "/metrics" => Self::Metrics,
+            "/v1/socket" => Self::Socket,
+            "/v1/clients" => Self::Clients,
+            "/v1/models" => Self::Models,
+            "/v1/chat/completions" => Self::Chat,
+            other => Self::below(other),
+        }
+    }
+
+    fn below(path: &str) -> Self {
+        if let Some(name) = path.strip_prefix("/v1/models/").filter(|name| !name.is_empty()) {
+            return Self::Model(name.to_owned());
+        }
+        let Some(client) = path.strip_prefix("/v1/clients/") else { return Self::Unknown };
+        match client.split_once('/') {
+            None if !client.is_empty() => Self::Client(client.to_owned()),
+            Some((id, "events")) => Self::Events(id.to_owned()),
+            None | Some(_) => Self::Unknown,
+        }
+    }
+
+    /// For metrics.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Health => "health",
+            Self::Metrics => "metrics",
+            Self::Socket => "socket",
+            Self::Clients => "clients",
+            Self::Client(_) => "client",
+            Self::Events(_) => "events",
+            Self::Models | Self::Model(_) => "models",
+            Self::Chat => "chat_completions",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+pub(crate) async fn answered(front: Arc<Front>, request: Request<Incoming>) -> Answer {
+    let route = Route::of(request.uri().path());
+    let name = route.name();
+    let metrics = front.metrics.clone();
+    let answer = match routed(front, route, request).await {
+        Ok(answer) => answer,
+        Err(error) => error.answer(),
+    };
+    metrics.answered(name, answer.status().as_u16());
+    answer
+}
+
+async fn routed(front: Arc<Front>, route: Route, request: Request<Incoming>) -> Result<Answer, ApiError> {
+    check_origin(request.method(), request.uri(), request.headers(), front.hosts.as_deref())?;
+    if route == Route::Health {
+        return Ok(match *request.method() {
+            Method::GET | Method::HEAD => json_answer(StatusCode::OK, &json!({ "status": "ok" })),
+            _ => wrong_method("GET"),
+        });
+    }
+    front.access.check(request.headers())?;
+    if front.stop().is_cancelled() {
+        return Err(closing());
+    }
+    let method = request.method().clone();
+    match (route, method) {
+        (Route::Metrics, Method::GET) => {
+            let text = front.metrics.text(front.desk.session_count());
+            Ok(full(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
+        }
+        (Route::Socket, Method::GET) => web_socket::upgrade(&front, request),
+        (Route::Clients, Method::POST) => event_routes::create(&front),
+        (Route::Client(id), Method::POST) => event_routes::post(&front, &id, request).await,
+        (Route::Client(id), Method::DELETE) => event_routes::remove(&front, &id),
+        (Route::Events(id), Method::GET) => event_routes::events(&front, &id),
+        (Route::Models, Method::GET) => Ok(chat::models_answer(&front).await),
+        (Route::Model(name), Method::GET) => chat::model_answer(&front, &name).await,
+        (Route::Chat, Method::POST) => chat::answer(front, request).await,
+        (Route::Clients | Route::Chat, _) => Ok(wrong_method("POST")),
+        (Route::Client(_), _) => Ok(wrong_method("POST, DELETE")),
+        (
+            Route::Metrics
+            | Route::Socket
+            | Route::Health
+            | Route::Events(_)
+            | Route::Models
+            | Route::Model(_),
+            _,
+        ) => Ok(wrong_method("GET")),
+        (Route::Unknown, _) => {
+            let message = "this path does not exist; docs/server.md lists the paths";
+            Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", message))
+        }
+    }
+}
