@@ -25,6 +25,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("past", &["engine"]),
     ("schedule", &[]),
     ("outbound", &["protocol"]),
+    ("persona", &[]),
     ("extensions", &["engine"]),
     ("mcp", &["engine"]),
     ("loopback", &[]),
@@ -35,7 +36,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("web", &["engine"]),
     ("setup", &[]),
     ("replay", &["engine"]),
-    ("host", &["engine", "archive", "replay", "render", "mcp", "web", "memory", "past", "schedule"]),
+    ("host", &["engine", "archive", "replay", "render", "mcp", "web", "memory", "past", "schedule", "persona"]),
     ("runtime", &["host", "rpc"]),
     ("acp", &["runtime"]),
     ("tui", &["host"]),
@@ -68,7 +69,7 @@ const DRAWN: &[(&str, &[&str])] = &[
 const TESTS_ONLY: &str = "testkit";
 
 /// Crates without IO, clock or randomness, and the libraries that would bring them in.
-const PURE: &[&str] = &["protocol", "dag", "transcript", "seal", "machine", "rules", "outbound"];
+const PURE: &[&str] = &["protocol", "dag", "transcript", "seal", "machine", "rules", "outbound", "persona"];
 const IMPURE_LIBRARIES: &[&str] = &[
     "tokio",
     "tokio-util",

@@ -70,7 +70,7 @@ const IMPURE: &[&str] = &[
     "new_v4",
     "now",
 ];
-const PURE_CRATES: &[&str] = &["protocol", "dag", "transcript", "seal", "machine", "rules", "outbound"];
+const PURE_CRATES: &[&str] = &["protocol", "dag", "transcript", "seal", "machine", "rules", "outbound", "persona"];
 
 fn rust(repo: &Repo) -> impl Iterator<Item = (&str, &RustFile)> {
     repo.rust.iter().map(|(path, file)| (path.as_str(), file))
