@@ -43,6 +43,9 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
         )));
     };
     let settings = home.settings();
+    if args.report {
+        return crate::context_report::show(&home, row.id.as_str(), head, args.out.json).await;
+    }
     let config = home.config_in(Path::new(&row.cwd));
     let (compaction, prune) = (config.compaction, config.prune);
     let store = home.store().await?;
@@ -265,7 +268,7 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 /// Whose words a section holds, for programs and for people.
-fn trust_name(trust: Trust) -> &'static str {
+pub(crate) fn trust_name(trust: Trust) -> &'static str {
     match trust {
         Trust::Owner => "owner",
         Trust::Project => "project",
@@ -300,7 +303,7 @@ pub(crate) fn bar(tokens: u64, whole: u64, room: u64) -> u64 {
 }
 
 /// A sentence in lines of at most `width` characters, unless a word is longer.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
@@ -315,7 +318,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 /// `1234567` as `1,234,567`.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {

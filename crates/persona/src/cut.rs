@@ -50,16 +50,21 @@ pub(crate) fn with_digest(name: &str, text: &str, budget: usize) -> String {
     let Some(room) = budget.checked_sub(marks).filter(|room| *room >= 19) else {
         return head(text, budget).to_owned();
     };
-    let first = room * 9 / 19;
-    let last = room * 3 / 19;
-    let middle = tail(text, all - first);
-    let middle = head(middle, chars(middle) - last);
-    let digest = digest(middle, room - first - last);
-    let (before, behind) = (head(text, first), tail(text, last));
-    if digest.is_empty() {
+    let (first, last) = (room * 9 / 19, room * 3 / 19);
+    let lines = digest(between(text, all, first, last), room - first - last);
+    // What the lines leave is for the beginning and the end; of the shorter middle no more lines are there.
+    let (spare, most) = (room - first - last - chars(&lines), chars(&lines));
+    let (first, last) = (first + spare * 3 / 4, last + (spare - spare * 3 / 4));
+    let lines = digest(between(text, all, first, last), most + 1);
+    if lines.is_empty() {
         return middle_out(name, text, budget);
     }
-    format!("{before}{DIGEST}{digest}{}{behind}", marker(name, first, last, all))
+    format!("{}{DIGEST}{lines}{}{}", head(text, first), marker(name, first, last, all), tail(text, last))
+}
+
+/// A text of `all` characters without its first and last ones.
+fn between(text: &str, all: usize, first: usize, last: usize) -> &str {
+    head(tail(text, all.saturating_sub(first)), all.saturating_sub(first).saturating_sub(last))
 }
 
 const DIGEST: &str = "\n[Lines of the part that is left out:]\n";
@@ -151,6 +156,7 @@ mod tests {
         assert!(cut.contains(&"x".repeat(240)) && !cut.contains(&"x".repeat(241)), "{cut}");
         // The order of the file.
         let at = |part: &str| cut.find(part).unwrap();
+        assert!(chars(&cut) > 1_450, "the room is used: {}", chars(&cut));
         assert!(at("# Heading") < at("- an item") && at("- an item") < at("Never push"));
         // Where there is room for one line it is the strong one.
         let cut = with_digest("AGENTS.md", &text, 250);

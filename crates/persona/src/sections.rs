@@ -68,74 +68,74 @@ pub struct PersonaSection {
 #[must_use]
 pub fn sections(inputs: &PersonaInputs) -> Vec<PersonaSection> {
     let mut all = Sections { found: Vec::new(), mode: inputs.mode, stability: Stability::Stable };
-    all.always("identity", identity(inputs));
+    all.always("identity", &identity(inputs));
     if inputs.mode == PromptMode::None {
         return all.found;
     }
     let files = inject(&inputs.files, inputs.audience, inputs.budget);
-    all.always("tooling", tooling(&inputs.tools));
-    all.always("delegation", delegation(inputs.delegation));
-    all.always("tool_style", TOOL_STYLE.to_owned());
-    all.always("execution", EXECUTION.to_owned());
-    all.always("safety", SAFETY.to_owned());
+    all.always("tooling", &tooling(&inputs.tools));
+    all.always("delegation", &delegation(inputs.delegation));
+    all.always("tool_style", TOOL_STYLE);
+    all.always("execution", EXECUTION);
+    all.always("safety", SAFETY);
     all.always(
         "control",
-        listed(
+        &listed(
             "## The program",
             &format!("People control {} with these commands. Name no others.", inputs.program),
             &inputs.commands,
         ),
     );
-    all.always("skills", inputs.skills.clone());
-    all.in_full("memory", memory(inputs.memory));
-    all.in_full("model_aliases", aliases(&inputs.model_aliases));
-    all.always("workspace", workspace(inputs));
-    all.always("documentation", titled("## Documentation", &inputs.documentation));
-    all.always("sandbox", titled("## Sandbox", &inputs.sandbox));
-    all.in_full("owner", owners(&inputs.owners));
-    all.always("time_zone", time_zone(&inputs.time_zone));
-    all.always("file_notices", file_notices(&files));
+    all.always("skills", &inputs.skills);
+    all.in_full("memory", &memory(inputs.memory));
+    all.in_full("model_aliases", &aliases(&inputs.model_aliases));
+    all.always("workspace", &workspace(inputs));
+    all.always("documentation", &titled("## Documentation", &inputs.documentation));
+    all.always("sandbox", &titled("## Sandbox", &inputs.sandbox));
+    all.in_full("owner", &owners(&inputs.owners));
+    all.always("time_zone", &time_zone(&inputs.time_zone));
+    all.always("file_notices", &file_notices(&files));
     all.in_full(
         "directives",
         match inputs.directives {
-            ReplyDirectives::Off => String::new(),
-            ReplyDirectives::On => DIRECTIVES.to_owned(),
+            ReplyDirectives::Off => "",
+            ReplyDirectives::On => DIRECTIVES,
         },
     );
     all.always(
         "reasoning_format",
         match inputs.reasoning_tags {
-            ReasoningTags::Off => String::new(),
-            ReasoningTags::On => REASONING_TAGS.to_owned(),
+            ReasoningTags::Off => "",
+            ReasoningTags::On => REASONING_TAGS,
         },
     );
     let (dynamic, stable): (Vec<_>, Vec<_>) =
         files.into_iter().partition(|file| file.name == WorkspaceName::Heartbeat);
     if stable.iter().any(|file| !file.text.is_empty()) {
-        all.always("project_context", project_context(&stable));
+        all.always("project_context", &project_context(&stable));
     }
     stable.into_iter().for_each(|file| all.file(file));
-    all.in_full("silent_replies", silent(&inputs.silent_token));
+    all.in_full("silent_replies", &silent(&inputs.silent_token));
     all.stability = Stability::Changing;
     dynamic.into_iter().for_each(|file| all.file(file));
     if let Some(channel) = &inputs.channel {
         all.in_full(
             "messaging",
-            listed("## Messages", &format!("This conversation is on {}.", channel.name), &channel.notes),
+            &listed("## Messages", &format!("This conversation is on {}.", channel.name), &channel.notes),
         );
-        all.in_full("voice", titled("## Voice", &channel.voice));
+        all.in_full("voice", &titled("## Voice", &channel.voice));
     }
     match &inputs.extra {
-        Some(ExtraContext::Group(text)) => all.always("group", titled("## This group", text)),
+        Some(ExtraContext::Group(text)) => all.always("group", &titled("## This group", text)),
         Some(ExtraContext::SubAgent(text)) => {
-            all.always("sub_agent", titled("## Your task as a sub-agent", text))
+            all.always("sub_agent", &titled("## Your task as a sub-agent", text));
         }
         None => {}
     }
-    all.always("reactions", reactions(inputs.reactions).to_owned());
-    all.always("provider", inputs.provider_notes.clone());
-    all.in_full("heartbeats", heartbeats(inputs.heartbeat.as_ref()));
-    all.always("runtime", runtime(inputs));
+    all.always("reactions", reactions(inputs.reactions));
+    all.always("provider", &inputs.provider_notes);
+    all.in_full("heartbeats", &heartbeats(inputs.heartbeat.as_ref()));
+    all.always("runtime", &runtime(inputs));
     all.found
 }
 
@@ -155,14 +155,14 @@ impl Sections {
     }
 
     /// A section of the modes full and minimal.
-    fn always(&mut self, id: &'static str, text: String) {
-        self.put(id, &text, None);
+    fn always(&mut self, id: &'static str, text: &str) {
+        self.put(id, text, None);
     }
 
     /// A section of the mode full alone.
-    fn in_full(&mut self, id: &'static str, text: String) {
+    fn in_full(&mut self, id: &'static str, text: &str) {
         if self.mode == PromptMode::Full {
-            self.put(id, &text, None);
+            self.put(id, text, None);
         }
     }
 

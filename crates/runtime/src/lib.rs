@@ -7,7 +7,9 @@
 //! terminal: a front gives it something to read and something to write. `docs/serve.md` and `docs/rpc.md` describe the lines,
 //! `docs/runtime.md` the rest.
 
+mod conversation_rules;
 mod desk;
+mod heartbeat;
 mod keys;
 mod lanes;
 mod lines;
@@ -16,7 +18,9 @@ mod rpc;
 mod run;
 mod wording;
 
+pub use conversation_rules::*;
 pub use desk::{Desk, SESSIONS, ServeEnd};
+pub use heartbeat::*;
 pub use keys::{
     AGENT_ID_LIMIT, AgentId, DEFAULT_ACCOUNT, DEFAULT_AGENT, DirectKeys, DirectScope, IdentityLinks,
     KEY_LIMIT, KeyError, KeyPlace, LinkError, RoomKind, SessionKey,
@@ -28,5 +32,5 @@ pub use lanes::{
 pub use lines::{LINE_LIMIT, Line, Lines, write_lines};
 pub use queue::*;
 pub use rpc::{RpcEnd, RpcFront};
-pub use run::{Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest, SessionSource};
+pub use run::{AgentLoad, Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest, SessionSource};
 pub use wording::Wording;

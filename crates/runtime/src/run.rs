@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::keys::{KeyPlace, SessionKey};
 use crate::lanes::{
-    CRON_LANE, LanePriority, LaneTask, Lanes, MAIN_LANE, SUBAGENT_LANE, TaskHandle, nested_lane,
+    CRON_LANE, LanePriority, LaneStatus, LaneTask, Lanes, MAIN_LANE, SUBAGENT_LANE, TaskHandle, nested_lane,
 };
 use crate::queue::{
     DropReason, InboxError, InboxEvents, MessageInbox, NewMessage, QueueEffect, QueueInput, QueuePolicy,
@@ -30,6 +30,15 @@ const STORE_RETRY: Duration = Duration::from_secs(1);
 pub trait SessionSource: Send + Sync + 'static {
     /// The open session of a conversation: the same one each time, until somebody resets it.
     fn session<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<Session, quipu_host::Failure>>;
+}
+
+/// Whether the agent of a conversation is busy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AgentLoad {
+    /// It has nothing to do.
+    Idle,
+    /// Something runs or waits.
+    Busy,
 }
 
 /// A message that is to be run.
@@ -219,6 +228,15 @@ impl Conversations {
                 QueueEffect::Failing { .. } | QueueEffect::Steer(_) | QueueEffect::Refused(..) => {}
             }
         }
+    }
+
+    /// Whether the agent of a conversation is busy: it runs itself, or anything runs or waits in the lane of conversations.
+    #[must_use]
+    pub fn load(&self, key: &SessionKey) -> AgentLoad {
+        let is_active = lock(&self.0.active).contains_key(key);
+        let is_used = |lane: &LaneStatus| lane.lane == MAIN_LANE && lane.running + lane.waiting > 0;
+        let is_busy = is_active || self.0.lanes.status().iter().any(is_used);
+        if is_busy { AgentLoad::Busy } else { AgentLoad::Idle }
     }
 
     fn begin(&self, key: SessionKey, turn: Arc<QueueTurn>) {

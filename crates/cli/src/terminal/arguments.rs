@@ -163,7 +163,7 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 47] = [
+    const ELSEWHERE: [&str; 48] = [
         "past.",
         "tools",
         "web.",
@@ -199,6 +199,7 @@ mod tests {
         "integrations.",
         "travel.tobe",
         "planMode",
+        "prompt.persona",
         "identity.file",
         "rules.above",
         "files.fileBytes",
