@@ -22,6 +22,7 @@ mod mcp;
 mod measure;
 mod open;
 mod past;
+mod past_proof;
 mod past_recall;
 mod pi_extension;
 mod plan;
@@ -68,6 +69,7 @@ const BENCHMARKS: &[Benchmark] = &[
     active::BENCHMARK,
     dream::BENCHMARK,
     past::BENCHMARK,
+    past_proof::BENCHMARK,
     past_recall::BENCHMARK,
     cover::BENCHMARK,
     cache::BENCHMARK,

@@ -250,6 +250,11 @@ impl<'a> Stage<'a> {
         self.server.load(script);
     }
 
+    /// Answers what no script has a reply for by what is asked.
+    pub(super) fn answer_by(&self, reader: impl Fn(&str) -> Reply + Send + 'static) {
+        self.server.answer_by(reader);
+    }
+
     /// The requests that were made since the last call of this or of [`Stage::load`].
     pub(super) fn served(&self) -> Vec<ServedRequest> {
         self.server.take()

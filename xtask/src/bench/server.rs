@@ -26,15 +26,18 @@ const MAX_REQUEST: usize = 256 << 20;
 
 /// Answers each `POST` with the next reply of its script, on a kept connection, and all else with status 404. Gone
 /// when it is dropped; a connection ends when its program does.
-#[derive(Debug)]
 pub(super) struct ModelServer {
     address: SocketAddr,
     state: Arc<State>,
 }
 
-#[derive(Debug, Default)]
+/// Answers a request by what it says.
+type Reader = Box<dyn Fn(&str) -> Reply + Send>;
+
+#[derive(Default)]
 struct State {
     script: Mutex<VecDeque<Reply>>,
+    reader: Mutex<Option<Reader>>,
     served: Mutex<Vec<ServedRequest>>,
     last_request: Mutex<Vec<u8>>,
     stop: AtomicBool,
@@ -82,6 +85,11 @@ impl ModelServer {
         drop(self.take());
     }
 
+    /// Answers what the script has no reply for by what is asked.
+    pub(super) fn answer_by(&self, reader: impl Fn(&str) -> Reply + Send + 'static) {
+        *self.state.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(reader));
+    }
+
     /// The requests since the last call, in order.
     pub(super) fn take(&self) -> Vec<ServedRequest> {
         std::mem::take(&mut *self.state.served.lock().unwrap_or_else(PoisonError::into_inner))
@@ -89,7 +97,13 @@ impl ModelServer {
 
     /// The last request, its body unpacked if it is compressed with Zstandard.
     pub(super) fn last_request(&self) -> String {
-        let request = self.state.last_request.lock().unwrap_or_else(PoisonError::into_inner);
+        self.state.last_request()
+    }
+}
+
+impl State {
+    fn last_request(&self) -> String {
+        let request = self.last_request.lock().unwrap_or_else(PoisonError::into_inner);
         let body = request.windows(4).position(|window| window == b"\r\n\r\n").map_or(0, |at| at + 4);
         let (head, body) = request.split_at(body);
         let mut unpacked = Vec::new();
@@ -129,7 +143,11 @@ fn answer(mut connection: TcpStream, state: &State) -> std::io::Result<()> {
             closed_ns: Arc::clone(&closed_ns),
         });
         let reply = state.script.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let Some(reply) = reply else {
+        let read = || {
+            let reader = state.reader.lock().unwrap_or_else(PoisonError::into_inner);
+            reader.as_ref().map(|reader| reader(&state.last_request()))
+        };
+        let Some(reply) = reply.or_else(read) else {
             return write(&mut connection, &Reply::refusal("400 The script is over"));
         };
         if let Some(every) = reply.every {

@@ -63,7 +63,8 @@ fn files(world: &World) -> Vec<(&'static str, PathBuf)> {
         json!({ "header": "Gemini Apps", "products": ["Gemini Apps"], "title": format!("Prompted text {at}"), "time": iso(at * 60),
             "safeHtmlItem": [{ "html": format!("<p>answer {at}</p>") }] })
     });
-    let log = std::iter::once(json!({ "sessionId": "log", "projectHash": "h", "startTime": iso(0), "kind": "main" })).chain(all().map(|at| {
+    // Ends with a prompt, as do two below: an answer at the end counts as one that is being written for two minutes.
+    let log = std::iter::once(json!({ "sessionId": "log", "projectHash": "h", "startTime": iso(0), "kind": "main" })).chain((0..=MESSAGES).map(|at| {
         let kind = if is_prompt(at) { "user" } else { "gemini" };
         json!({ "id": format!("n{at}"), "timestamp": iso(at), "type": kind, "content": [{ "text": format!("text {at}") }] })
     }));
@@ -87,7 +88,6 @@ fn files(world: &World) -> Vec<(&'static str, PathBuf)> {
         .collect();
     let chat = json!({ "responderUsername": "x", "requests": requests });
     let chats = json!(chats.collect::<Vec<_>>()).to_string();
-    // An answer at the end might still be written.
     let records = (0..=MESSAGES).map(|at| {
         let is_prompt = is_prompt(at) || at == MESSAGES;
         let (role, content) = if is_prompt { ("user", json!(format!("text {at}"))) } else { ("assistant", json!([{ "type": "text", "text": format!("text {at}") }])) };

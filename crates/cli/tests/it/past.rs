@@ -244,6 +244,21 @@ fn chunks_are_equal_behind_an_export_and_an_import() {
     assert!(exported.contains("\"kind\":\"review\"") && exported.contains("\"state\":\"reviewed\""));
 }
 
+/// One that knows the tables alone, and shares no code with us.
+#[test]
+fn chunks_are_nodes_that_other_programs_read() {
+    let world = World::new([]);
+    import(&world, "a.jsonl", &hours(&world, "alpha", 0, 6));
+    world.run(&["past", "build", "--all"]).ok();
+    world.run(&["past", "create", "2025-01-01", "--all", "--text", "My own words."]).ok();
+    let neighbour = quipu_testkit::Neighbour::open(&world.store());
+    let head = neighbour.head("quipu/past-all").unwrap();
+    let read = neighbour.entries(&head);
+    assert!(read.len() >= 8, "{read:?}");
+    assert!(read.iter().any(|said| said.to_string().contains("Please do step 3 of alpha.")), "{read:?}");
+    assert!(read.iter().any(|said| said.to_string().contains("My own words.")), "{read:?}");
+}
+
 /// The nodes of the past of everything, the first two of which begin its session.
 async fn length(store: &SqliteStore) -> usize {
     match store.head(&RefName::from("quipu/past-all")).await.unwrap() {

@@ -5,6 +5,7 @@ use quipu_testkit::{Answer, CapturedRequest, Gate, Reply};
 use serde_json::{Value, json};
 
 use crate::past::{hours, import};
+use crate::pty::{CTRL_D, Terminal};
 use crate::support::*;
 
 /// Tokens and bytes of a summary of nodes, and of one of summaries.
@@ -296,4 +297,29 @@ fn past_is_built_by_a_job_and_after_a_session() {
     world.run(&["schedule", "run", key]).ok();
     let log = world.run(&["schedule", "log", key, "--json"]).ok().json_lines();
     assert_eq!(log[0]["state"], "done", "{log:?}");
+}
+
+/// A job builds it in the process of the session, and its model says nothing yet.
+#[test]
+fn turn_does_not_wait_for_a_build_of_the_past() {
+    let gate = Gate::new();
+    let summary = Answer::new().text("The work went on, part 0.").usage(10, 500, 0, 0).stream();
+    let held = Reply::sse("").then_gate(&gate).then(summary);
+    let answer = Answer::new().text("Nobody waited.").reply();
+    let world = world([held, answer].into_iter().chain((1..9).map(said)));
+    allow(&world, 100.0);
+    world.run(&["schedule", "add", "past", "--every", "10s"]).ok();
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    reached(&gate);
+    terminal.types("hello\r");
+    terminal.shows("Nobody waited.");
+    let made = || world.run(&["past", "estimate", "--json"]).ok().json()["calls"].clone();
+    assert_eq!(made(), 9, "the build goes on behind the turn");
+    gate.open();
+    while made() != 0 {
+        std::thread::yield_now();
+    }
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
 }
