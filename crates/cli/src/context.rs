@@ -4,13 +4,13 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use quipu::{CompactionSettings, ContextKind, ContextUse, PruneSettings, SectionUse};
-use quipu_protocol::{Model, Trust, Usage};
+use quipu_protocol::{Model, Usage};
 
 use crate::args::{ContextArgs, Task};
 use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::home::{home, request};
-use crate::print::{Paint, dollars, note, one_line, width};
+use crate::print::{Paint, dollars, grouped, note, one_line, trust_name, width};
 use quipu_host::{self as setup};
 
 /// Characters of a bar that stands for all of the window, at most.
@@ -267,15 +267,6 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Whose words a section holds, for programs and for people.
-pub(crate) fn trust_name(trust: Trust) -> &'static str {
-    match trust {
-        Trust::Owner => "owner",
-        Trust::Project => "project",
-        Trust::Untrusted => "untrusted",
-    }
-}
-
 /// The name of a part for programs, and for people.
 fn name(kind: ContextKind) -> (&'static str, &'static str) {
     match kind {
@@ -303,7 +294,7 @@ pub(crate) fn bar(tokens: u64, whole: u64, room: u64) -> u64 {
 }
 
 /// A sentence in lines of at most `width` characters, unless a word is longer.
-pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
@@ -315,19 +306,6 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// `1234567` as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 #[cfg(test)]

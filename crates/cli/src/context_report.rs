@@ -6,9 +6,8 @@ use quipu_host::{FileSize, Home, PromptReport, SectionSize, SkillSize, ToolSize,
 use quipu_protocol::NodeId;
 use serde_json::{Value, json};
 
-use crate::context::{grouped, trust_name};
 use crate::exit::Failure;
-use crate::print::one_line;
+use crate::print::{grouped, one_line, trust_name};
 
 pub(crate) async fn show(home: &Home, session: &str, head: NodeId, as_json: bool) -> Result<(), Failure> {
     let engine = home.engine(home.store().await?, &home.settings())?;

@@ -6,6 +6,6 @@ mod reset;
 
 pub use history::{ChannelHistory, HistoryLimits, HistoryOverride, newest_turns};
 pub use reset::{
-    ConversationKind, ConversationTimes, ResetMode, ResetPolicy, ResetReason, ResetRule, ResetSettings,
-    SessionOwner, TurnCause,
+    ConversationKind, ConversationTimes, ResetByKind, ResetMode, ResetPolicy, ResetReason, ResetRule,
+    ResetSettings, SessionOwner, TurnCause,
 };

@@ -203,7 +203,7 @@ mod tests {
                     prop_assert!(after_token(&rest).is_none() && before_token(&rest).is_none());
                 }
             }
-            let _ = asks_for_nothing(&text);
+            prop_assert_eq!(asks_for_nothing(&text), asks_for_nothing(&format!("{text}\n")));
         }
     }
 }

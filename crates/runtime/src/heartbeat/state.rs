@@ -85,7 +85,7 @@ pub enum HeartbeatReply {
 #[derive(Debug, Clone)]
 pub struct Heartbeat {
     rules: HeartbeatRules,
-    pending: Option<Pending>,
+    pending: Option<PendingWake>,
     /// When it ran, within an hour.
     runs: VecDeque<UnixMs>,
     is_running: bool,
@@ -97,7 +97,7 @@ pub struct Heartbeat {
 
 /// What woke it.
 #[derive(Debug, Clone)]
-struct Pending {
+struct PendingWake {
     reasons: BTreeSet<WakeReason>,
     /// When it came.
     since: UnixMs,
@@ -120,7 +120,7 @@ impl Heartbeat {
 
     /// Something wakes it. Reasons that come together are answered together.
     pub fn wake(&mut self, reason: WakeReason, now: UnixMs) {
-        let pending = self.pending.get_or_insert_with(|| Pending {
+        let pending = self.pending.get_or_insert_with(|| PendingWake {
             reasons: BTreeSet::new(),
             since: now,
             wait: COALESCE,
