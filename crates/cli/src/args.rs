@@ -632,6 +632,9 @@ pub(crate) struct ContextArgs {
     /// Show what stood in the request that a node answers: system prompt, past, boundary, what was left out, conversation.
     #[arg(long, value_name = "NODE")]
     pub(crate) at: Option<String>,
+    /// Show how many characters each section of the system prompt, each file in it, each tool and each skill has, and where the cache boundary is.
+    #[arg(long, conflicts_with = "at")]
+    pub(crate) report: bool,
     #[command(flatten)]
     pub(crate) out: OutArgs,
     #[command(flatten)]

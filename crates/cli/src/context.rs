@@ -4,13 +4,13 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use quipu::{CompactionSettings, ContextKind, ContextUse, PruneSettings, SectionUse};
-use quipu_protocol::{Model, Trust, Usage};
+use quipu_protocol::{Model, Usage};
 
 use crate::args::{ContextArgs, Task};
 use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::home::{home, request};
-use crate::print::{Paint, dollars, note, one_line, width};
+use crate::print::{Paint, dollars, grouped, note, one_line, trust_name, width};
 use quipu_host::{self as setup};
 
 /// Characters of a bar that stands for all of the window, at most.
@@ -43,6 +43,9 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
         )));
     };
     let settings = home.settings();
+    if args.report {
+        return crate::context_report::show(&home, row.id.as_str(), head, args.out.json).await;
+    }
     let config = home.config_in(Path::new(&row.cwd));
     let (compaction, prune) = (config.compaction, config.prune);
     let store = home.store().await?;
@@ -264,15 +267,6 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Whose words a section holds, for programs and for people.
-fn trust_name(trust: Trust) -> &'static str {
-    match trust {
-        Trust::Owner => "owner",
-        Trust::Project => "project",
-        Trust::Untrusted => "untrusted",
-    }
-}
-
 /// The name of a part for programs, and for people.
 fn name(kind: ContextKind) -> (&'static str, &'static str) {
     match kind {
@@ -312,19 +306,6 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// `1234567` as `1,234,567`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod confirm;
 mod console;
 mod context;
 mod context_at;
+mod context_report;
 mod demo;
 mod diagnostics;
 mod diff;

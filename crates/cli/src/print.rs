@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use quipu_protocol::Trust;
+
 use crate::console::ProgressSink;
 pub(crate) use crate::wording::{ago, one_line, printable};
 pub(crate) use quipu_host::{dollars, iso};
@@ -172,6 +174,28 @@ pub(crate) fn unpainted(text: &str) -> String {
                 out.push_str(piece);
             }
         }
+    }
+    out
+}
+
+/// Whose words a section holds, for programs and for people.
+pub(crate) fn trust_name(trust: Trust) -> &'static str {
+    match trust {
+        Trust::Owner => "owner",
+        Trust::Project => "project",
+        Trust::Untrusted => "untrusted",
+    }
+}
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
     }
     out
 }

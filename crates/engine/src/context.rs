@@ -174,6 +174,12 @@ pub fn rules_text(rules: &Rules) -> String {
     format!("<project_rules path=\"{}\">\n{}\n</project_rules>", rules.path.display(), rules.text)
 }
 
+/// The text of a file of rules as the model reads it, without what stands around it; `None` for any other text.
+pub fn rules_content(section: &str) -> Option<&str> {
+    let (_, content) = section.strip_prefix("<project_rules path=\"")?.split_once("\">\n")?;
+    content.strip_suffix("\n</project_rules>")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,6 +42,7 @@ mod planning_settings;
 mod policies;
 mod policy;
 mod profile;
+mod prompt_parts;
 mod published;
 mod reassembly;
 mod request_parts;
@@ -82,7 +83,7 @@ pub use clock::{Clock, SystemClock, instant};
 pub use command_environment::{CommandEnvironment, CommandEnvironmentError, CommandOrigin};
 pub use context::{
     Rules, SYSTEM_PROMPT, find_rules, find_rules_below, read_own_rules, read_project_rules, read_rules_at,
-    rules_files_in, rules_text, system_base, system_end, system_prompt,
+    rules_content, rules_files_in, rules_text, system_base, system_end, system_prompt,
 };
 pub use context_use::{ContextKind, ContextPart, ContextUse, CountedTokens, PrunedUse, SectionUse};
 pub use engine::{Engine, SessionOptions};
@@ -114,6 +115,7 @@ pub use policies::{
 };
 pub use policy::{AllowAll, Decision, Grant, GrantError, Policy, Proposal};
 pub use profile::profile_prompt;
+pub use prompt_parts::{PromptPart, PromptPartKind, PromptParts};
 pub use published::PublishSettings;
 pub use quipu_machine::{
     AGENT, CompactionSettings, Limits, LiveChanges, PolicyVersion, PruneSettings, QueueDrain, TODO_WIDGET,
@@ -123,6 +125,7 @@ pub use reassembly::{ReassembledRequest, reassembled_request};
 pub use request_parts::RequestParts;
 pub use restore_files::{JumpWithFiles, RestoreFiles};
 pub use resume::{context_messages, epoch_at, has_lost_prompt, last_credential, last_epoch};
+pub use rules_file::are_rules_cut;
 pub use rules_imports::mentioned_files;
 pub use runner::{
     BadRequest, CallAnswer, CallRequest, ChildAnswer, ChildRequest, ModelName, RUNNER_AT_ONCE, RUNNER_BUDGET,

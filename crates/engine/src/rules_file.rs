@@ -8,6 +8,8 @@ use crate::rules_imports::mentioned_files;
 
 /// Bytes that are read of one file of rules; the rest is left out, with a note.
 const RULES_LIMIT: usize = 1 << 20;
+/// What stands in the place of the rest.
+const REST: &str = "[The rest of this file is not shown: it is larger than 1 MiB.]";
 /// Files that import each other: how deep, how many, and how many bytes together.
 const DEPTH: usize = 5;
 const IMPORTS: usize = 100;
@@ -22,6 +24,11 @@ pub struct Rules {
     pub text: String,
     /// Whose words these are: the user's own file, or one of the project.
     pub trust: Trust,
+}
+
+/// Whether a text of rules is the beginning of its file alone.
+pub fn are_rules_cut(text: &str) -> bool {
+    text.ends_with(REST)
 }
 
 /// Where a file of rules may come from.
@@ -213,11 +220,7 @@ fn read_rules(file: std::fs::File) -> std::io::Result<RulesText> {
     bytes.truncate(RULES_LIMIT);
     let text = String::from_utf8_lossy(&bytes);
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end();
-    let text = if is_cut {
-        format!("{text}\n[The rest of this file is not shown: it is larger than 1 MiB.]")
-    } else {
-        text.into()
-    };
+    let text = if is_cut { format!("{text}\n{REST}") } else { text.into() };
     Ok(RulesText { text, is_cut })
 }
 

@@ -62,9 +62,11 @@ mod past_opening;
 mod past_tools;
 mod permission_test;
 mod permissions;
+mod persona;
 mod planning;
 mod program;
 mod prompt;
+mod prompt_report;
 mod purposes;
 mod request;
 pub mod resources;
@@ -133,6 +135,7 @@ pub use permissions::{
     mode_named, permissions_here,
 };
 pub use program::{program_path, running_program};
+pub use prompt_report::{FileSize, PromptReport, SectionSize, SkillSize, ToolSize, prompt_report};
 pub use purposes::{DREAM_PURPOSE, FLUSH_PURPOSE, PAST_PURPOSE, PROOF_PURPOSE};
 pub use quipu_past::PastId;
 pub use quipu_policy::{RemovalRule, ToolName};

@@ -23,7 +23,7 @@ use crate::names::{newest_in, resolve, session_named};
 use crate::offered_tools::{missing_search, with_listed_tools, with_patch_tool};
 use crate::past_compaction::CoverCompaction;
 use crate::planning::planning_settings;
-use crate::prompt::put_system;
+use crate::prompt::{SystemRequest, put_system};
 use crate::resources::ResourceSet;
 use crate::saved::SavedPermissions;
 use crate::session_file::{self, FileSession, Mirror};
@@ -372,7 +372,8 @@ async fn prepare(
             }
         }
     }
-    put_system(&mut options, home, engine, request, (kept.is_some() && !moved, profile), resources).await?;
+    let system = SystemRequest { is_resumed: kept.is_some() && !moved, kept, profile };
+    let workspace = put_system(&mut options, home, engine, request, system, resources).await?;
     let notes = crate::memory::install_tools(&mut options, home, engine, request);
     (options.identity, options.declined_identity) = (identity.text, identity.declined);
     options.thinking = thinking;
@@ -478,6 +479,9 @@ async fn prepare(
     options.history = history_settings(&config, request, replay);
     options.travel = travel_settings(&config, request, replay);
     options.planning = planning_settings(&config, request, last, replay);
+    if let Some(files) = workspace {
+        crate::persona::install(&mut options, request, files);
+    }
     Ok(SessionPlan { options, permissions, recorder, budget, unpriced, is_open, tool_filter })
 }
 

@@ -7,7 +7,9 @@
 //! terminal: a front gives it something to read and something to write. `docs/serve.md` and `docs/rpc.md` describe the lines,
 //! `docs/runtime.md` the rest.
 
+mod conversation_rules;
 mod desk;
+mod heartbeat;
 mod host_sessions;
 mod keys;
 mod lanes;
@@ -21,7 +23,9 @@ mod source;
 mod testing;
 mod wording;
 
+pub use conversation_rules::*;
 pub use desk::{Desk, DeskLease, SESSIONS, ServeEnd, SessionObserver, SessionRequest};
+pub use heartbeat::*;
 pub use host_sessions::{ConversationOpener, HostSessionLimits, HostSessions};
 pub use keys::{
     AGENT_ID_LIMIT, AgentId, DEFAULT_ACCOUNT, DEFAULT_AGENT, DirectKeys, DirectScope, IdentityLinks,
@@ -35,6 +39,6 @@ pub use lines::{LINE_LIMIT, Line, Lines, write_lines};
 pub use queue::*;
 pub use replies::{REPLY_LIMIT, RefusedReply, Replies, ReplyRoute, ReplyRoutes, SentMessage};
 pub use rpc::{RpcEnd, RpcFront};
-pub use run::{Acceptance, Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest};
+pub use run::{Acceptance, AgentLoad, Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest};
 pub use source::{SessionSource, SourcedSession};
 pub use wording::Wording;

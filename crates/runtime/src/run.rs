@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::keys::{KeyPlace, SessionKey};
 use crate::lanes::{
-    CRON_LANE, LanePriority, LaneTask, Lanes, MAIN_LANE, SUBAGENT_LANE, TaskHandle, nested_lane,
+    CRON_LANE, LanePriority, LaneStatus, LaneTask, Lanes, MAIN_LANE, SUBAGENT_LANE, TaskHandle, nested_lane,
 };
 use crate::queue::{
     Authority, DropReason, InboxError, InboxEvents, MessageInbox, NewMessage, QueueEffect, QueueInput,
@@ -33,6 +33,15 @@ const STOP_WORDS: [&str; 7] = ["stop", "abort", "cancel", "halt", "esc", "exit",
 const CONTINUED: u32 = 3;
 /// When it is tried again to store the end of a turn.
 const STORE_RETRY: Duration = Duration::from_secs(1);
+
+/// Whether the agent of a conversation is busy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AgentLoad {
+    /// It has nothing to do.
+    Idle,
+    /// Something runs or waits.
+    Busy,
+}
 
 /// A message that is to be run.
 #[derive(Debug, Clone)]
@@ -300,6 +309,15 @@ impl Conversations {
                 QueueEffect::Failing { .. } | QueueEffect::Refused(..) => {}
             }
         }
+    }
+
+    /// Whether the agent of a conversation is busy: it runs itself, or anything runs or waits in the lane of conversations.
+    #[must_use]
+    pub fn load(&self, key: &SessionKey) -> AgentLoad {
+        let is_active = lock(&self.0.active).contains_key(key);
+        let is_used = |lane: &LaneStatus| lane.lane == MAIN_LANE && lane.running + lane.waiting > 0;
+        let is_busy = is_active || self.0.lanes.status().iter().any(is_used);
+        if is_busy { AgentLoad::Busy } else { AgentLoad::Idle }
     }
 
     fn begin(&self, key: SessionKey, turn: Arc<QueueTurn>) {

@@ -168,7 +168,7 @@ fn next_by_clock(cron: &CronExpression, zone: &TimeZone, from: Timestamp) -> Opt
 }
 
 /// When the clock shows this first, or goes on over it.
-fn instant(shown: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+pub(crate) fn instant(shown: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     let ambiguous = zone.to_ambiguous_timestamp(shown);
     match ambiguous.offset() {
         AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(shown).ok(),

@@ -26,6 +26,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("past", &["engine"]),
     ("schedule", &[]),
     ("outbound", &["protocol"]),
+    ("persona", &[]),
     ("extensions", &["engine"]),
     ("mcp", &["engine"]),
     ("loopback", &[]),
@@ -38,7 +39,10 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("replay", &["engine"]),
     (
         "host",
-        &["engine", "archive", "replay", "render", "mcp", "web", "memory", "past", "schedule", "policy"],
+        &[
+            "engine", "archive", "replay", "render", "mcp", "web", "memory", "past", "schedule", "policy",
+            "persona",
+        ],
     ),
     ("runtime", &["host", "rpc", "outbound"]),
     ("server", &["runtime", "loopback"]),
@@ -74,7 +78,8 @@ const DRAWN: &[(&str, &[&str])] = &[
 const TESTS_ONLY: &str = "testkit";
 
 /// Crates without IO, clock or randomness, and the libraries that would bring them in.
-const PURE: &[&str] = &["protocol", "dag", "transcript", "seal", "machine", "rules", "outbound", "policy"];
+const PURE: &[&str] =
+    &["protocol", "dag", "transcript", "seal", "machine", "rules", "outbound", "policy", "persona"];
 const IMPURE_LIBRARIES: &[&str] = &[
     "tokio",
     "tokio-util",

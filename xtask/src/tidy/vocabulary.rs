@@ -71,7 +71,7 @@ const IMPURE: &[&str] = &[
     "now",
 ];
 const PURE_CRATES: &[&str] =
-    &["protocol", "dag", "transcript", "seal", "machine", "rules", "outbound", "policy"];
+    &["protocol", "dag", "transcript", "seal", "machine", "rules", "outbound", "policy", "persona"];
 
 fn rust(repo: &Repo) -> impl Iterator<Item = (&str, &RustFile)> {
     repo.rust.iter().map(|(path, file)| (path.as_str(), file))

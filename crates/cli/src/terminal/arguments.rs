@@ -199,6 +199,7 @@ mod tests {
         "integrations.",
         "travel.tobe",
         "planMode",
+        "prompt.persona",
         "identity.file",
         "rules.above",
         "files.fileBytes",

@@ -167,6 +167,8 @@ mod permission_rules;
 #[cfg(test)]
 mod permissions;
 #[cfg(test)]
+mod persona;
+#[cfg(test)]
 mod pi_extension;
 #[cfg(test)]
 mod plan_fronts;

@@ -80,6 +80,11 @@ pub fn project_resources(home: &Home, cwd: &Path) -> Option<ProjectResources> {
     let levels = cwd.ancestors().take_while(|level| level.starts_with(root) && **level != home.dir);
     let mut open_rules: Vec<PathBuf> = levels.flat_map(quipu::rules_files_in).collect();
     open_rules.reverse();
+    if home.config_in(cwd).persona {
+        let files = crate::persona::workspace_paths(cwd).filter(|path| path.is_file());
+        let files: Vec<PathBuf> = files.filter(|path| !open_rules.contains(path)).collect();
+        open_rules.extend(files);
+    }
     let is_empty = set.is_empty() && open_rules.is_empty();
     (!is_empty).then(|| ProjectResources::new(root.to_owned(), set.distinct(), open_rules))
 }

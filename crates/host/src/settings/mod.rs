@@ -117,6 +117,8 @@ pub struct Settings {
     pub travel: TravelSettings,
     /// Whether it may go back.
     pub travel_rule: TravelRule,
+    /// Whether new sessions have the prompt of a personal agent.
+    pub persona: bool,
     /// Whether new sessions begin in plan mode.
     pub plan_mode: bool,
     /// Whether the model can keep a to-do list.
@@ -384,6 +386,7 @@ impl Settings {
             hook_budget: HookBudget::of_word(word("integrations.history")),
             semantic: EmbedderSettings::of_json(&all).unwrap_or_default(),
             travel: TravelSettings::of_json(&all).0,
+            persona: flag("prompt.persona").unwrap_or(false),
             plan_mode: flag("planMode").unwrap_or(false),
             todo_tool: flag("todo.tool").unwrap_or(true),
             travel_rule: match word("travel.tobe") {

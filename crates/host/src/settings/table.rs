@@ -130,6 +130,7 @@ const SPENDING: ProjectUse = ProjectUse::Refused("it controls spending");
 const HOME: ProjectUse = ProjectUse::Refused("it names your files");
 const STORE: ProjectUse = ProjectUse::Refused("it applies to the store of all projects");
 const TOOLS: ProjectUse = ProjectUse::Refused("it gives tools to the model");
+const PROMPT: ProjectUse = ProjectUse::Refused("it chooses the system prompt");
 const TERMINAL: ProjectUse = ProjectUse::Refused("it applies to your terminal");
 const ALLOWED: ProjectUse = ProjectUse::Allowed;
 
@@ -737,6 +738,14 @@ pub const KEYS: &[Key] = &[
             "the embedding model of the semantic search",
         )
     },
+    key(
+        "prompt.persona",
+        Kind::Flag,
+        "false",
+        NewSession,
+        PROMPT,
+        "new sessions have the prompt of a personal agent, with the files of their directory: AGENTS.md, SOUL.md and others",
+    ),
     key("planMode", Kind::Flag, "false", NextSession, ALLOWED, "new sessions begin in plan mode"),
     key("todo.tool", Kind::Flag, "true", NextSession, ALLOWED, "the model can keep a to-do list"),
     key(

@@ -277,3 +277,61 @@ async fn steered_message_of_a_stopped_run_is_dropped() {
     assert!(last.contains("third") && !last.contains("second"), "{last}");
     at_rest(&world).await;
 }
+
+/// The workspace of heartbeats, and what they said.
+#[derive(Default)]
+struct Place {
+    alerts: Mutex<Vec<String>>,
+    told: tokio::sync::Notify,
+}
+
+impl crate::HeartbeatPlace for Place {
+    fn file<'a>(&'a self, _: &'a SessionKey) -> BoxFuture<'a, crate::HeartbeatFile> {
+        Box::pin(std::future::ready(crate::HeartbeatFile::Text("- look at the disk".into())))
+    }
+
+    fn deliver<'a>(&'a self, _: &'a SessionKey, alert: String) -> BoxFuture<'a, ()> {
+        lock(&self.alerts).push(alert);
+        self.told.notify_one();
+        Box::pin(std::future::ready(()))
+    }
+}
+
+#[tokio::test]
+async fn heartbeat_waits_for_its_agent_and_runs_in_a_session_beside() {
+    let gate = Gate::new();
+    let world = World::new([gated(&gate, "hello"), says("**HEARTBEAT_OK** The disk is full.")]);
+    let place = Arc::new(Place::default());
+    let told = place.clone();
+    world
+        .serve(None, 0, |conversations, _| async move {
+            let key = SessionKey::parse("agent:main:main").unwrap();
+            let clock = Arc::new(quipu::SystemClock);
+            let beats = crate::Heartbeats::new(Arc::new(conversations.clone()), place.clone(), clock);
+            let settings = crate::HeartbeatSettings { ack_max_chars: Some(0), ..Default::default() };
+            beats.set(key.clone(), settings.resolve("UTC").unwrap());
+            assert_eq!(conversations.load(&key), crate::AgentLoad::Idle);
+            let first = conversations.start(request("agent:main:main", "hi", BusyMode::Steer)).await.unwrap();
+            gate.reached().await;
+            assert_eq!(conversations.load(&key), crate::AgentLoad::Busy);
+            beats.wake(&key, crate::WakeReason::Command);
+            let end = async {
+                gate.open();
+                let first = first.outcome().await.unwrap();
+                place.told.notified().await;
+                first
+            };
+            tokio::select! {
+                () = beats.serve() => panic!("it serves for ever"),
+                first = end => assert_eq!(first.text, "hello"),
+            }
+        })
+        .await;
+    assert_eq!(*lock(&told.alerts), ["The disk is full."]);
+    let requests = world.server.requests();
+    let of_heartbeat = requests.last().unwrap().json()["messages"].to_string();
+    assert!(
+        of_heartbeat.contains("Heartbeat. Read HEARTBEAT.md") && !of_heartbeat.contains("\"hi\""),
+        "{of_heartbeat}"
+    );
+}

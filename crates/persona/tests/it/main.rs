@@ -1,0 +1,4 @@
+//! The prompt of a personal agent.
+
+#[cfg(test)]
+mod rendered;
