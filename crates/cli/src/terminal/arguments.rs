@@ -163,7 +163,7 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 48] = [
+    const ELSEWHERE: [&str; 49] = [
         "past.",
         "tools",
         "web.",
