@@ -162,7 +162,8 @@ fn logged(status: &BackgroundStatus, lines: &LogLines) -> String {
         count => format!("Lines {first}-{} of {total}", first + count - 1),
     };
     let next = first + count;
-    let more = if *count > 0 && next <= *total { format!(" Continue with `offset` {next}.") } else { String::new() };
+    let more =
+        if *count > 0 && next <= *total { format!(" Continue with `offset` {next}.") } else { String::new() };
     let text = if text.is_empty() { "(no lines)" } else { text };
     format!("{text}\n\n[{}. {shown}.{more} `offset` and `limit` choose other lines.]", state(status))
 }

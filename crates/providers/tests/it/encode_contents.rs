@@ -184,7 +184,11 @@ fn schemas_of_tools_are_said_in_the_keywords_that_are_taken() {
     let said = json!({ "type": "object", "properties": {
         "a": { "anyOf": [{ "enum": [1] }, { "type": "string" }] } } });
     assert_eq!(declared[0]["parametersJsonSchema"], said);
-    assert_eq!(declared[1]["parametersJsonSchema"], asked.tools[1].parameters.value(), "this one is taken as it is");
+    assert_eq!(
+        declared[1]["parametersJsonSchema"],
+        asked.tools[1].parameters.value(),
+        "this one is taken as it is"
+    );
     assert_eq!(declared[0]["parameters"], Value::Null);
     assert_eq!(declared[0]["description"], "The read tool.");
     assert_eq!(declared.as_array().unwrap().len(), 2);

@@ -144,7 +144,11 @@ mod tests {
         assert_eq!(of(&many, None, Some(9_999)).count, 2_000);
         let long = format!("{}\nend", "é".repeat(100_000));
         let lines = of(&long, None, None);
-        assert!(lines.text.len() < 3_000 && lines.text.contains("more bytes of this line]\nend"), "{}", lines.text);
+        assert!(
+            lines.text.len() < 3_000 && lines.text.contains("more bytes of this line]\nend"),
+            "{}",
+            lines.text
+        );
         let wide = format!("{}\n", "y".repeat(1_999)).repeat(100);
         let (tail, begin) = (of(&wide, None, None), of(&wide, Some(1), None));
         assert!(tail.text.len() <= MAX_BYTES && tail.first + tail.count - 1 == 100);

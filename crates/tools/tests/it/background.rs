@@ -194,9 +194,10 @@ async fn wait_returns_with_output_or_with_the_end() {
     let nothing = with(&bench, json!({ "action": "wait", "id": "b1", "timeout": 0.01 })).await;
     assert!(nothing.starts_with("(no new output)\n\n[b1 has been running for "), "{nothing}");
     let gate = bench.path("gate");
-    let (last, ()) = tokio::join!(with(&bench, json!({ "action": "wait", "id": "b1", "timeout": 30 })), async {
-        tokio::fs::write(gate, "").await.unwrap();
-    });
+    let (last, ()) =
+        tokio::join!(with(&bench, json!({ "action": "wait", "id": "b1", "timeout": 30 })), async {
+            tokio::fs::write(gate, "").await.unwrap();
+        });
     assert!(last.starts_with("(no new output)\n\n[b1 exited with code 2 after "), "{last}");
     let again = with(&bench, json!({ "action": "wait", "id": "b1" })).await;
     assert_eq!(again, last, "what has ended is not waited for");
@@ -225,7 +226,10 @@ async fn log_shows_lines_by_number_and_reads_nothing() {
     assert!(last.starts_with("101\n") && last.contains("\n300\n\n[b1 exited with code 0 after "), "{last}");
     assert!(last.contains(" Lines 101-300 of 300. `offset` and `limit` choose other lines.]"), "{last}");
     let part = log(json!({ "action": "log", "id": "b1", "offset": 5, "limit": 2 })).await;
-    assert!(part.starts_with("5\n6\n\n[") && part.contains("Lines 5-6 of 300. Continue with `offset` 7."), "{part}");
+    assert!(
+        part.starts_with("5\n6\n\n[") && part.contains("Lines 5-6 of 300. Continue with `offset` 7."),
+        "{part}"
+    );
     let beyond = log(json!({ "action": "log", "id": "b1", "offset": 301 })).await;
     assert!(beyond.starts_with("(no lines)\n") && beyond.contains(" No lines of 300."), "{beyond}");
     assert!(act(&bench, "output", "b1").await.starts_with("1\n2\n"), "it is unread still");
