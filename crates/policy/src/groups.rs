@@ -1,7 +1,5 @@
 //! Groups of tools: names that stand for several.
 
-use crate::names::ToolName;
-
 /// A name that stands for several tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToolGroup {
@@ -83,13 +81,13 @@ pub(crate) fn is_group(name: &str) -> bool {
     name == "group:quipu" || name == "group:openclaw" || GROUPS.iter().any(|group| group.name == name)
 }
 
-/// Whether a tool is in a group.
-pub(crate) fn contains(group: &str, tool: &ToolName) -> bool {
+/// Whether a tool is in a group, by its canonical name and its source.
+pub(crate) fn contains(group: &str, (tool, source): (&str, Option<&str>)) -> bool {
     if matches!(group, "group:quipu" | "group:openclaw") {
-        return tool.source().is_none() && QUIPU.iter().any(|tools| tools.contains(&tool.name()));
+        return source.is_none() && QUIPU.iter().any(|tools| tools.contains(&tool));
     }
-    GROUPS.iter().filter(|known| known.name == group).any(|known| match tool.source() {
-        None => known.tools.contains(&tool.name()),
+    GROUPS.iter().filter(|known| known.name == group).any(|known| match source {
+        None => known.tools.contains(&tool),
         Some(source) => match known.sources {
             GroupSources::None => false,
             GroupSources::One(one) => one == source,

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::names::{NameVerdict, ToolName};
-use crate::steps::{PolicyPlan, PolicyScope, PolicyStep};
+use crate::scope::PolicyScope;
+use crate::steps::{PolicyPlan, PolicyStep};
 use crate::warnings::PolicyWarning;
 
 /// What a policy leaves of the tools.

@@ -23,6 +23,7 @@ mod judge;
 mod loops;
 mod names;
 mod profile;
+mod scope;
 mod steps;
 mod warnings;
 
@@ -34,9 +35,10 @@ pub use loops::{
 };
 pub use names::{NameFilter, NamePattern, ToolName, canonical};
 pub use profile::ToolProfile;
+pub use scope::{PolicyLevel, PolicyScope};
 pub use steps::{
-    InheritedPolicy, NameLists, PolicyInput, PolicyLevel, PolicyPlan, PolicyScope, PolicyStep, Sender,
-    SenderPolicy, SubAgentPolicy, ToolPolicy, provider_policy, sandbox_lists, steps,
+    InheritedPolicy, NameLists, PolicyInput, PolicyPlan, PolicyStep, Sender, SenderPolicy, SubAgentPolicy,
+    ToolPolicy, provider_policy, sandbox_lists, steps,
 };
 pub use warnings::PolicyWarning;
 

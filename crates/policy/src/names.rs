@@ -80,7 +80,7 @@ impl NamePattern {
     /// Whether it means this tool. The name of a source means all of its tools.
     pub fn matches(&self, tool: &ToolName) -> bool {
         if self.0.starts_with("group:") {
-            return groups::contains(&self.0, tool);
+            return groups::contains(&self.0, (tool.name(), tool.source()));
         }
         glob(self.0.as_bytes(), tool.name().as_bytes()) || tool.source() == Some(&*self.0)
     }

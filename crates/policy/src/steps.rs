@@ -1,12 +1,12 @@
 //! The steps of a policy in their order: profile, provider, lists, agent, group, sender, sandbox, sub-agent, inherited.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::names::{NameFilter, ToolName};
 use crate::profile::ToolProfile;
+use crate::scope::{PolicyLevel, PolicyScope};
 use crate::warnings::PolicyWarning;
 
 /// Allow and deny entries as they are written.
@@ -92,66 +92,6 @@ pub struct PolicyInput<'a> {
     pub sub_agent: Option<&'a SubAgentPolicy>,
     /// What the spawning session had.
     pub inherited: Option<&'a InheritedPolicy>,
-}
-
-/// Whose settings a step comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PolicyLevel {
-    /// `tools`.
-    Global,
-    /// `tools` of the agent.
-    Agent,
-}
-
-/// Where a step comes from.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PolicyScope {
-    /// The profile with `alsoAllow`.
-    Profile(PolicyLevel),
-    /// The profile of a member of `byProvider`.
-    ProviderProfile(PolicyLevel, String),
-    /// `allow` and `deny`.
-    Lists(PolicyLevel),
-    /// The same of a member of `byProvider`.
-    ProviderLists(PolicyLevel, String),
-    /// The lists of the group.
-    Group,
-    /// The lists of a sender in the group.
-    GroupSender(String),
-    /// The lists of a sender.
-    Sender(String),
-    /// The sandbox.
-    Sandbox,
-    /// A sub-agent.
-    SubAgent,
-    /// A step of the session that spawned this one.
-    Inherited(Box<PolicyScope>),
-}
-
-impl PolicyLevel {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Global => "tools",
-            Self::Agent => "the agent's tools",
-        }
-    }
-}
-
-impl fmt::Display for PolicyScope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Profile(level) => write!(f, "{}.profile", level.word()),
-            Self::ProviderProfile(level, key) => write!(f, "{}.byProvider.{key}.profile", level.word()),
-            Self::Lists(level) => write!(f, "{}.allow and deny", level.word()),
-            Self::ProviderLists(level, key) => write!(f, "{}.byProvider.{key}", level.word()),
-            Self::Group => f.write_str("the group"),
-            Self::GroupSender(key) => write!(f, "the sender {key} in the group"),
-            Self::Sender(key) => write!(f, "the sender {key}"),
-            Self::Sandbox => f.write_str("the sandbox"),
-            Self::SubAgent => f.write_str("sub-agents"),
-            Self::Inherited(scope) => write!(f, "the session that sent this one: {scope}"),
-        }
-    }
 }
 
 /// One step.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::steps::PolicyScope;
+use crate::scope::PolicyScope;
 
 /// A likely mistake.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -65,7 +65,10 @@ pub(super) fn check(key: &Key, value: &Value) -> CheckedValue {
             _ => false,
         },
         Kind::ToolPolicies => match value {
-            Value::Object(members) => return super::tools::check_providers(name, members),
+            Value::Object(members) => {
+                let (value, problems) = super::tools::check_providers(name, members);
+                return CheckedValue { value: Some(value), problems };
+            }
             _ => false,
         },
         Kind::ChannelWords(words) => match value {

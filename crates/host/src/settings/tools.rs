@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use quipu_policy::{LoopDetectors, LoopSettings, NameLists, ToolPolicy, ToolProfile};
 use serde_json::{Map, Value};
 
-use super::check::CheckedValue;
-
 /// Providers and models in `tools.byProvider` at most.
 const MOST_PROVIDERS: usize = 256;
 
@@ -87,8 +85,8 @@ fn policy_of(value: &Value) -> ToolPolicy {
 }
 
 /// The members of `tools.byProvider`. One that cannot be read would leave tools that somebody wanted to take away, so its model
-/// gets none.
-pub(super) fn check_providers(name: &str, members: &Map<String, Value>) -> CheckedValue {
+/// gets none. Also what is wrong with them.
+pub(super) fn check_providers(name: &str, members: &Map<String, Value>) -> (Value, Vec<String>) {
     let (mut good, mut problems) = (Map::new(), Vec::new());
     for (key, value) in members {
         if good.len() == MOST_PROVIDERS {
@@ -103,7 +101,7 @@ pub(super) fn check_providers(name: &str, members: &Map<String, Value>) -> Check
             }
         }
     }
-    CheckedValue { value: Some(Value::Object(good)), problems }
+    (Value::Object(good), problems)
 }
 
 fn problem_of(value: &Value) -> Option<String> {
