@@ -38,7 +38,7 @@ fn persona_prompt_is_made_of_the_files_of_the_workspace() {
     world.file("SOUL.md", "Calm and brief.");
     world.file(
         "AGENTS.md",
-        &format!("Begin.\n{}Never push.\n{}End.", "filler\n".repeat(1_000), "filler\n".repeat(1_000)),
+        format!("Begin.\n{}Never push.\n{}End.", "filler\n".repeat(1_000), "filler\n".repeat(1_000)),
     );
     world.file("MEMORY.md", "Ann likes tea.");
     let ran = world.run(&["-p", "hello"]).ok();
