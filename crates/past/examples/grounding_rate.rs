@@ -4,7 +4,11 @@
 //! `cargo xtask bench past-proof` runs it.
 
 #[path = "../tests/it/grounding_data.rs"]
-#[expect(clippy::unwrap_used, reason = "the cases are a file of this project, which its tests read")]
+#[expect(
+    clippy::unwrap_used,
+    dead_code,
+    reason = "the cases are a file of this project, and the tests that read it tell more of each"
+)]
 mod grounding_data;
 
 use std::io::Write as _;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::programs::{Contender, Stage};
 use super::wires::Wire;
-use super::{Benchmark, Context, Row, guard, measure, number, search};
+use super::{Benchmark, Context, Row, guard, measure, search};
 
 pub(super) const BENCHMARK: Benchmark = Benchmark {
     name: "past-proof",
@@ -28,7 +28,7 @@ const UNKNOWN: &str = "unknown";
 fn run(context: &Context) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for requests in context.sizes.turns {
-        let what = format!("past-proof, structure of {} requests", number(*requests as f64));
+        let what = format!("past-proof, structure of {requests} requests");
         if context.wants(BENCHMARK.name, &what) {
             eprintln!("bench: {what}");
             rows.extend(structure(context, *requests, &what)?);
