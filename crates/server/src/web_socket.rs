@@ -117,13 +117,12 @@ async fn serve(front: &Front, stream: Upgraded, place: OwnedSemaphorePermit) {
     let mut config = WebSocketConfig::default();
     (config.max_message_size, config.max_frame_size) = (Some(FRAME), Some(FRAME));
     let socket = WebSocketStream::from_raw_socket(TokioIo::new(stream), Role::Server, Some(config)).await;
-    let end = talk(front, socket).await;
-    front.metrics.client_left(ClientKind::WebSocket, end.name());
+    talk(front, socket).await;
     drop(place);
 }
 
 /// Passes lines on in both directions until one side ends.
-async fn talk(front: &Front, socket: Socket) -> ClientEnd {
+async fn talk(front: &Front, socket: Socket) {
     let (mut sink, mut stream) = socket.split();
     let (ours, theirs) = tokio::io::duplex(PIPE);
     let ((read, write), (their_read, their_write)) = (tokio::io::split(ours), tokio::io::split(theirs));
@@ -164,6 +163,7 @@ async fn talk(front: &Front, socket: Socket) -> ClientEnd {
             }
         }
     };
+    front.metrics.client_left(ClientKind::WebSocket, end.name());
     let (code, reason) = end.close();
     let close = Message::Close(Some(CloseFrame { code, reason: reason.into() }));
     let close = async {
@@ -180,7 +180,6 @@ async fn talk(front: &Front, socket: Socket) -> ClientEnd {
         }
     };
     drop(tokio::time::timeout(LAST_WORD, close).await);
-    end
 }
 
 /// Why no more lines are sent.
