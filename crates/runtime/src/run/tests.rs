@@ -1,3 +1,4 @@
+use futures_util::future::BoxFuture;
 use quipu::protocol::{Event, Refusal};
 use quipu::store::Graph;
 use quipu_testkit::{Answer, Gate};
