@@ -128,6 +128,25 @@ fn report_names_stages_and_rules() {
     assert!(text.contains("\noffered\n  none\n"), "{text}");
 }
 
+/// What cannot be read takes tools away and gives none.
+#[test]
+fn settings_that_cannot_be_read_offer_no_tools() {
+    let world = World::new([]);
+    for (bad, left) in [
+        (json!({ "profile": "codnig" }), json!([])),
+        (json!({ "allow": "read" }), json!([])),
+        (json!({ "allow": [7] }), json!([])),
+        (json!({ "allow": ["read", 7] }), json!([{ "tool": "read", "source": null }])),
+        (json!({ "deny": "bash" }), json!([])),
+        (json!({ "deny": ["bash", 7] }), json!([])),
+    ] {
+        settings(&world, &json!({ "tools": bad }));
+        let ran = world.run(&["tools", "--json"]).ok();
+        assert_eq!(ran.json()["offered"], left, "{bad}");
+        assert!(ran.err.contains("tools."), "{bad}: {}", ran.err);
+    }
+}
+
 #[test]
 fn repeated_calls_are_reported_then_rejected() {
     let same = || call("c1", "read", &json!({ "path": "a.txt" }));

@@ -38,6 +38,10 @@ impl CheckedValue {
 
 /// A value of a file. What is said of it names its key.
 pub(super) fn check(key: &Key, value: &Value) -> CheckedValue {
+    super::tools::closed(key.name, checked(key, value))
+}
+
+fn checked(key: &Key, value: &Value) -> CheckedValue {
     let name = key.name;
     let is_good = match key.kind {
         Kind::Flag => value.is_boolean(),

@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 
 use quipu_policy::{LoopDetectors, LoopSettings, NameLists, ToolPolicy, ToolProfile};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use super::check::CheckedValue;
+
+/// An entry that is the name of no tool.
+const UNREADABLE: &str = "(unreadable)";
 /// Providers and models in `tools.byProvider` at most.
 const MOST_PROVIDERS: usize = 256;
 
@@ -72,6 +76,26 @@ fn list_of(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
+/// What takes the place of a value that narrows tools and cannot be read: without it, tools would be offered that somebody wanted to
+/// take away.
+pub(super) fn closed(name: &str, mut checked: CheckedValue) -> CheckedValue {
+    if checked.problems.is_empty() {
+        return checked;
+    }
+    let is_left = checked.value.as_ref().and_then(Value::as_array).is_some_and(|left| !left.is_empty());
+    let (value, until) = match name {
+        "tools.profile" => (json!("minimal"), "it is `minimal` until it is corrected"),
+        "tools.allow" | "tools.subagents.allow" if !is_left => {
+            (json!([UNREADABLE]), "no tools are offered until it is corrected")
+        }
+        "tools.deny" | "tools.subagents.deny" => (json!(["*"]), "no tools are offered until it is corrected"),
+        _ => return checked,
+    };
+    checked.value = Some(value);
+    checked.problems.push(format!("{name} cannot be read: {until}"));
+    checked
+}
+
 /// A member of `tools.byProvider`.
 fn policy_of(value: &Value) -> ToolPolicy {
     let list = |name: &str| value.get(name).map(list_of).unwrap_or_default();
@@ -97,7 +121,7 @@ pub(super) fn check_providers(name: &str, members: &Map<String, Value>) -> (Valu
             None => drop(good.insert(key.clone(), value.clone())),
             Some(why) => {
                 problems.push(format!("{name}.{key} {why}; its models get no tools until it is corrected"));
-                good.insert(key.clone(), serde_json::json!({ "deny": ["*"] }));
+                good.insert(key.clone(), json!({ "deny": ["*"] }));
             }
         }
     }
