@@ -70,6 +70,11 @@ impl Watch {
         self.unchanged = None;
     }
 
+    /// Whether the next look takes the WAL and the shared memory for ours that it finds.
+    pub(super) fn is_new(&self) -> bool {
+        self.wal.1.is_none() && self.memory.1.is_none()
+    }
+
     /// Looks. Costs one call of the system while nothing in the directory changes.
     pub(super) fn look(&mut self) -> Names {
         let stamp = std::fs::metadata(&self.directory)

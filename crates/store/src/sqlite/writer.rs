@@ -464,12 +464,20 @@ impl State {
             return Err(refused.clone().into());
         }
         if self.connection.is_none() {
+            let is_new = self.watch.is_new();
             // Beside our readers of the old file or WAL, this would mix them with the new.
             if let Some(error) = self.loss() {
                 return Err(error.into());
             }
             self.synchronous = None;
-            self.connection = Some(connect::read_write(&self.place.path, &self.patience)?);
+            let connection = connect::read_write(&self.place.path, &self.patience)?;
+            if is_new {
+                // The WAL that was there may be removed by whoever had it open, until it is open here too: by the first read. Why
+                // that fails, the next one says.
+                drop(connect::probe(&connection));
+                self.watch.closed();
+            }
+            self.connection = Some(connection);
             if let Some(shared) = &self.shared {
                 shared.opened();
             }
