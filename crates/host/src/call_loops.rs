@@ -55,7 +55,7 @@ impl CallLoops {
 
     fn before(&self, call: &ToolCall, cx: &HookContext) -> CallVerdict {
         let Some(run) = &cx.run else { return CallVerdict::Pass };
-        let is_known = cx.tools.iter().any(|name| *name == call.name);
+        let is_known = cx.tools.contains(&call.name);
         let kind = match is_known {
             false => LoopCallKind::UnknownTool,
             true if is_poll(call) => LoopCallKind::Poll,

@@ -139,7 +139,7 @@ impl fmt::Display for LoopFinding {
         }
         match kind {
             LoopKind::UnknownTool => {
-                write!(f, "`{tool}` was called {count} times in a row, and there is no such tool.")?
+                write!(f, "`{tool}` was called {count} times in a row, and there is no such tool.")?;
             }
             LoopKind::Breaker | LoopKind::AfterCompaction => {
                 write!(f, "`{tool}` was called {count} times with the same arguments and the same result.")?;
@@ -148,7 +148,7 @@ impl fmt::Display for LoopFinding {
                 write!(f, "`{tool}` was asked {count} times and found nothing new.")?;
             }
             LoopKind::PingPong => {
-                write!(f, "two calls were made in turn {count} times; one is this of `{tool}`.")?
+                write!(f, "two calls were made in turn {count} times; one is this of `{tool}`.")?;
             }
             LoopKind::Repeat => write!(f, "`{tool}` was called {count} times with the same arguments.")?,
         }

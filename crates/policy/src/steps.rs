@@ -257,8 +257,10 @@ pub fn steps(input: &PolicyInput<'_>) -> PolicyPlan {
     let levels = [(PolicyLevel::Global, input.global), (PolicyLevel::Agent, input.agent)];
     let written = || levels.iter().filter_map(|(level, policy)| Some((*level, (*policy)?)));
     // The agent's profile takes the place of the global one, and so does its `alsoAllow`.
-    if let Some((level, profile)) = written().filter_map(|(level, one)| Some((level, one.profile?))).last() {
-        let also = written().map(|(_, one)| one.also()).filter(|also| !also.is_empty()).last();
+    if let Some((level, profile)) =
+        written().filter_map(|(level, one)| Some((level, one.profile?))).next_back()
+    {
+        let also = written().map(|(_, one)| one.also()).rfind(|also| !also.is_empty());
         plan.add_profile(PolicyScope::Profile(level), profile, also.unwrap_or_default());
     }
     let by_provider: Vec<(PolicyLevel, &str, &ToolPolicy)> = written()

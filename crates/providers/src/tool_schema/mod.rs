@@ -178,7 +178,7 @@ fn each_schema(members: &Map<String, Value>, seen: &mut dyn FnMut(&Value)) {
                 own.values().for_each(&mut *seen);
             }
             ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(all)) => {
-                all.iter().for_each(&mut *seen)
+                all.iter().for_each(&mut *seen);
             }
             ("items", Value::Array(all)) => all.iter().for_each(&mut *seen),
             (

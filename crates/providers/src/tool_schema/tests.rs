@@ -9,6 +9,7 @@ use super::*;
 const BOTH: [SchemaDialect; 2] = [SchemaDialect::JsonSchema, SchemaDialect::Subset];
 
 #[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "written where it is given")]
 fn check(dialect: SchemaDialect, schema: Value, expected: Value) {
     let schema = Json::from(&schema);
     let made = tool_schema(&schema, dialect);
