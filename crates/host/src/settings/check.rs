@@ -38,7 +38,9 @@ impl CheckedValue {
 
 /// A value of a file. What is said of it names its key.
 pub(super) fn check(key: &Key, value: &Value) -> CheckedValue {
-    super::tools::closed(key.name, checked(key, value))
+    let CheckedValue { value, problems } = checked(key, value);
+    let (value, problems) = super::tools::closed(key.name, value, problems);
+    CheckedValue { value, problems }
 }
 
 fn checked(key: &Key, value: &Value) -> CheckedValue {

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use quipu_policy::{LoopDetectors, LoopSettings, NameLists, ToolPolicy, ToolProfile};
 use serde_json::{Map, Value, json};
 
-use super::check::CheckedValue;
-
 /// An entry that is the name of no tool.
 const UNREADABLE: &str = "(unreadable)";
 /// Providers and models in `tools.byProvider` at most.
@@ -78,22 +76,25 @@ fn list_of(value: &Value) -> Vec<String> {
 
 /// What takes the place of a value that narrows tools and cannot be read: without it, tools would be offered that somebody wanted to
 /// take away.
-pub(super) fn closed(name: &str, mut checked: CheckedValue) -> CheckedValue {
-    if checked.problems.is_empty() {
-        return checked;
+pub(super) fn closed(
+    name: &str,
+    value: Option<Value>,
+    mut problems: Vec<String>,
+) -> (Option<Value>, Vec<String>) {
+    if problems.is_empty() {
+        return (value, problems);
     }
-    let is_left = checked.value.as_ref().and_then(Value::as_array).is_some_and(|left| !left.is_empty());
+    let is_left = value.as_ref().and_then(Value::as_array).is_some_and(|left| !left.is_empty());
     let (value, until) = match name {
         "tools.profile" => (json!("minimal"), "it is `minimal` until it is corrected"),
         "tools.allow" | "tools.subagents.allow" if !is_left => {
             (json!([UNREADABLE]), "no tools are offered until it is corrected")
         }
         "tools.deny" | "tools.subagents.deny" => (json!(["*"]), "no tools are offered until it is corrected"),
-        _ => return checked,
+        _ => return (value, problems),
     };
-    checked.value = Some(value);
-    checked.problems.push(format!("{name} cannot be read: {until}"));
-    checked
+    problems.push(format!("{name} cannot be read: {until}"));
+    (Some(value), problems)
 }
 
 /// A member of `tools.byProvider`.

@@ -470,14 +470,12 @@ impl State {
                 return Err(error.into());
             }
             self.synchronous = None;
-            let connection = connect::read_write(&self.place.path, &self.patience)?;
+            let connection = self.connection.insert(connect::read_write(&self.place.path, &self.patience)?);
             if is_new {
-                // The WAL that was there may be removed by whoever had it open, until it is open here too: by the first read. Why
-                // that fails, the next one says.
-                drop(connect::probe(&connection));
+                // Whoever had the WAL open could remove it until here. Why a read fails, the next one says.
+                drop(connect::probe(connection));
                 self.watch.closed();
             }
-            self.connection = Some(connection);
             if let Some(shared) = &self.shared {
                 shared.opened();
             }
