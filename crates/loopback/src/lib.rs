@@ -65,21 +65,29 @@ impl LoopbackListener {
 
     /// The next connection; `None` once `stop` is cancelled.
     pub async fn accept(&self, stop: &CancellationToken) -> Option<TcpStream> {
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = stop.cancelled() => return None,
-                accepted = self.listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, _)) => return Some(stream),
-                // The client is gone already, or the process has no descriptor left for a moment.
-                Err(error) => tracing::debug!(%error, "a connection was not accepted"),
-            }
-            tokio::select! {
-                () = stop.cancelled() => return None,
-                () = tokio::time::sleep(PAUSE) => {}
-            }
+        accept_until(stop, || self.listener.accept()).await.map(|(stream, _)| stream)
+    }
+}
+
+/// The next connection of a listener of any kind; `None` once `stop` is cancelled.
+pub async fn accept_until<T, F: Future<Output = std::io::Result<T>>>(
+    stop: &CancellationToken,
+    accept: impl Fn() -> F,
+) -> Option<T> {
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => return None,
+            accepted = accept() => accepted,
+        };
+        match accepted {
+            Ok(accepted) => return Some(accepted),
+            // The client is gone already, or the process has no descriptor left for a moment.
+            Err(error) => tracing::debug!(%error, "a connection was not accepted"),
+        }
+        tokio::select! {
+            () = stop.cancelled() => return None,
+            () = tokio::time::sleep(PAUSE) => {}
         }
     }
 }

@@ -4,17 +4,13 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use quipu_loopback::LoopbackListener;
+use quipu_loopback::{LoopbackListener, accept_until};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ServerError;
-
-/// How long nothing is accepted after a connection that could not be.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// A connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -128,21 +124,7 @@ impl UnixSocket {
     }
 
     async fn accept(&self, stop: &CancellationToken) -> Option<UnixStream> {
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = stop.cancelled() => return None,
-                accepted = self.listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, _)) => return Some(stream),
-                Err(error) => tracing::debug!(%error, "a connection was not accepted"),
-            }
-            tokio::select! {
-                () = stop.cancelled() => return None,
-                () = tokio::time::sleep(PAUSE) => {}
-            }
-        }
+        accept_until(stop, || self.listener.accept()).await.map(|(stream, _)| stream)
     }
 }
 
