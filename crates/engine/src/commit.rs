@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use crate::mailbox;
 use futures_util::future::BoxFuture;
 use quipu_protocol::{
     AddedBlock, Epoch, FileChange, Json, ModelRequest, NodeId, Provenance, Refusal, RunId, SessionId, UnixMs,
@@ -11,7 +12,6 @@ use quipu_store::{
     Step, StepCall, StepState, StoreError,
 };
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
 use tracing::{Instrument as _, Span};
 
 use crate::calls::money::Purse;
@@ -95,7 +95,7 @@ pub(crate) struct Committer {
     /// The texts of the epoch's system prompt, written with the node that begins the epoch.
     prompt: Prompt,
     /// Receivers of what was committed.
-    follower: Option<mpsc::Sender<CommitEvent>>,
+    follower: Option<mailbox::Sender<CommitEvent>>,
     /// The session was opened, and the log of actions does not tell it yet.
     opened: Option<WriterStart>,
     /// The heads that move with the session.
@@ -195,7 +195,7 @@ impl Committer {
     }
 
     /// Whom to tell what was committed.
-    pub(crate) fn tell(&mut self, follower: mpsc::Sender<CommitEvent>) {
+    pub(crate) fn tell(&mut self, follower: mailbox::Sender<CommitEvent>) {
         self.follower = Some(follower);
     }
 
@@ -271,7 +271,11 @@ impl Committer {
 
     /// Serves plans until the sender is gone. What was queued is written even when nobody waits for the answer
     /// any more.
-    pub(crate) async fn serve(mut self, mut plans: mpsc::Receiver<Job>, answers: mpsc::Sender<MachineInput>) {
+    pub(crate) async fn serve(
+        mut self: Box<Self>,
+        mut plans: mailbox::Receiver<Job>,
+        answers: mailbox::Sender<MachineInput>,
+    ) {
         while let Some(job) = plans.recv().await {
             let PlanJob { tag, plan, next, span } = match job {
                 Job::Plan(job) => *job,

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::mailbox;
 use futures_util::future::{BoxFuture, FutureExt as _};
 use quipu_protocol::{NodeId, Notice, SessionId};
-use tokio::sync::mpsc;
 
 use quipu_machine::MachineInput;
 
@@ -70,8 +70,8 @@ pub trait Follower: Send + Sync + 'static {
 /// Tells a follower of commits until no more can come.
 pub(crate) async fn follow(
     follower: Arc<dyn Follower>,
-    mut commits: mpsc::Receiver<CommitEvent>,
-    events: mpsc::Sender<MachineInput>,
+    mut commits: mailbox::Receiver<CommitEvent>,
+    events: mailbox::Sender<MachineInput>,
 ) {
     while let Some(commit) = commits.recv().await {
         let work = std::panic::AssertUnwindSafe(async { follower.committed(commit).await });

@@ -28,6 +28,7 @@ mod follower;
 mod hooks;
 mod identity;
 mod jump;
+mod mailbox;
 mod merge;
 mod models;
 mod moves;

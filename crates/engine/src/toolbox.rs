@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::mailbox;
 use futures_util::FutureExt as _;
 use quipu_protocol::{
     Content, Json, KillReason, Notice, Provenance, RunId, SessionId, ToolCall, ToolResultMessage, ToolSpec,
@@ -16,7 +17,6 @@ use quipu_tools::{
     BackgroundCommands, BackgroundTool, Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches,
 };
 use quipu_workspace::{Access, AccessMode, Approval, OutputPlace, Reach};
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::{ContentSize, seal_content};
@@ -358,7 +358,7 @@ impl Toolbox {
         run: &RunId,
         looked: LookupResult,
         cancel: &CancellationToken,
-        people: &mpsc::Sender<MachineInput>,
+        people: &mailbox::Sender<MachineInput>,
     ) -> ChainResult {
         let Some(policies) = &self.policies else { return ChainResult::of(self.prepared(looked)) };
         let decided = match looked {
@@ -434,7 +434,7 @@ impl Toolbox {
         run: &RunId,
         (call, touches, approved): (&ToolCall, &Touches, bool),
         cancel: &CancellationToken,
-        people: &mpsc::Sender<MachineInput>,
+        people: &mailbox::Sender<MachineInput>,
     ) -> Option<ChainResult> {
         // Policies look at paths; what the permissions go by is looked at once more when a file is opened.
         if (approved || self.policies.is_some())
@@ -529,7 +529,7 @@ impl Toolbox {
         slot: usize,
         (call, touches, approved): (ToolCall, Touches, bool),
         cancel: CancellationToken,
-        outputs: mpsc::Sender<MachineInput>,
+        outputs: mailbox::Sender<MachineInput>,
     ) -> MachineInput {
         let by = self.rules();
         let held = self.held(&place.run, (&call, &touches, approved), &cancel, &outputs).await;
@@ -602,7 +602,7 @@ impl Toolbox {
         run: &RunId,
         planned_jump: &PlannedJump,
         stop: &CancellationToken,
-        people: &mpsc::Sender<MachineInput>,
+        people: &mailbox::Sender<MachineInput>,
         records: &mut Vec<HookRecord>,
     ) -> Option<String> {
         if self.hooks.is_empty() {
@@ -644,7 +644,7 @@ impl Toolbox {
         slot: usize,
         (call, by): (&ToolCall, u64),
         cancel: CancellationToken,
-        outputs: mpsc::Sender<MachineInput>,
+        outputs: mailbox::Sender<MachineInput>,
         noticed: &mut CommandChanges,
     ) -> ToolOutput {
         let tools = self.set();
@@ -716,7 +716,7 @@ impl Toolbox {
         call: &ToolCall,
         touches: Touches,
         access: &Access,
-        people: &mpsc::Sender<MachineInput>,
+        people: &mailbox::Sender<MachineInput>,
     ) -> Result<Option<CallBaseline>, StoreError> {
         match (&self.snapshotter, touches) {
             (Some(snapshotter), Touches::Anything) => {
@@ -760,7 +760,7 @@ impl Toolbox {
 }
 
 /// What people should know.
-pub(crate) async fn tell(people: &mpsc::Sender<MachineInput>, texts: impl IntoIterator<Item = String>) {
+pub(crate) async fn tell(people: &mailbox::Sender<MachineInput>, texts: impl IntoIterator<Item = String>) {
     for text in texts {
         // The session is over when nobody listens.
         drop(people.send(MachineInput::Notice(Notice::Note { text })).await);

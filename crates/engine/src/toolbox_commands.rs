@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::mailbox;
 use quipu_machine::MachineInput;
 use quipu_tools::{Invocation, Preparation, Tool, ToolContext, Touches};
-use tokio::sync::mpsc;
 
 use crate::command_environment::CommandOrigin;
 use crate::toolbox::{Toolbox, tell};
@@ -36,7 +36,7 @@ impl Toolbox {
         &self,
         cx: &mut ToolContext,
         touches: &Touches,
-        people: &mpsc::Sender<MachineInput>,
+        people: &mailbox::Sender<MachineInput>,
     ) -> bool {
         match touches {
             Touches::Anything => self.add_command_environment(cx, people).await,
@@ -65,7 +65,7 @@ impl Toolbox {
     }
 
     /// Adds the variables of a command that starts now. The session stands at the answer that holds its call.
-    async fn add_command_environment(&self, cx: &mut ToolContext, people: &mpsc::Sender<MachineInput>) {
+    async fn add_command_environment(&self, cx: &mut ToolContext, people: &mailbox::Sender<MachineInput>) {
         let head = self.standing.get().and_then(|view| view.borrow().head);
         let Some((commands, node)) = self.parts.command_environment.clone().zip(head) else { return };
         if !commands.applies() {

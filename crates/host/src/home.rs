@@ -75,9 +75,8 @@ pub fn current_dir() -> Result<PathBuf, Failure> {
 
 /// Every credential that is known is replaced where something is stored.
 pub fn seal_credentials(sealer: &Sealer, settings: &Models) {
-    for (_, secret) in settings.secrets() {
-        sealer.know("credential", &secret);
-    }
+    let secrets = settings.secrets();
+    sealer.know_all("credential", secrets.iter().map(|(_, secret)| &**secret));
 }
 
 /// A variable of the environment, where it is set to something.

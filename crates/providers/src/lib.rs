@@ -21,6 +21,7 @@ mod exchange;
 mod failure;
 pub mod google;
 mod jsonc;
+mod latest;
 pub mod laws;
 mod local;
 mod logins;

@@ -19,7 +19,7 @@ const MAX_BYTES: u64 = 16 << 20;
 const WIRES: &str = include_str!("../data/wires.txt");
 
 /// One provider of `models.json`.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ProviderConfig {
     pub(crate) api_key: Option<String>,
     /// Whether the key is sent as a bearer token.

@@ -19,6 +19,7 @@ use crate::credentials::{
 };
 use crate::google::adc::{self, AdcSource};
 use crate::google::{code_assist, vertex};
+use crate::latest::Latest;
 use crate::local::{self, LocalEndpoint};
 use crate::logins::Logins;
 use crate::mistral::{self, MistralConversations};
@@ -53,6 +54,14 @@ const SUPPORTED: [&str; 11] = [
 /// Credentials, and headers.
 type Access = (Credentials, Vec<(String, String)>);
 
+/// Models by provider.
+type ModelTable = BTreeMap<String, Vec<Arc<Model>>>;
+
+static VARS: Latest<Vars> = Latest::new();
+static AUTH: Latest<BTreeMap<String, AuthEntry>> = Latest::new();
+static CONFIGS: Latest<BTreeMap<String, ProviderConfig>> = Latest::new();
+static CONFIGURED: Latest<ModelTable> = Latest::new();
+
 /// Models and credentials as the user has set them up.
 pub struct Settings {
     options: CallOptions,
@@ -67,7 +76,7 @@ pub struct Settings {
     /// Where credentials are from that are not stored, by provider.
     sources: BTreeMap<String, Credentials>,
     /// The models of each provider that `models.json` names.
-    configured: BTreeMap<String, Vec<Arc<Model>>>,
+    configured: Arc<ModelTable>,
     /// The models of each provider that another source adds to, all of them.
     extended: BTreeMap<String, Vec<Arc<Model>>>,
     /// Where providers whose requests are signed have their keys, once that was asked for.
@@ -122,8 +131,8 @@ impl Settings {
         }
         names.extend(configured_variables(&auth.known, &configs));
         let value = |name: &str| env(name).filter(|value| !value.is_empty());
-        let vars = names.into_iter().map(|name| (name.clone(), value(&name))).collect();
-        let configured: BTreeMap<_, _> = configs
+        let vars: Vars = names.into_iter().map(|name| (name.clone(), value(&name))).collect();
+        let configured: ModelTable = configs
             .iter()
             .map(|(id, config)| {
                 (id.clone(), models_file::models(id, config, catalogue.models(id), &mut warnings))
@@ -138,10 +147,10 @@ impl Settings {
         let learned = net::passwords(env).into_iter().map(|it| ("proxy".into(), it)).collect();
         let keys = Keys {
             home: home.to_path_buf(),
-            vars: Arc::new(vars),
+            vars: VARS.shared(vars),
             shell: usual(home),
-            auth: Arc::new(auth.known),
-            configs: Arc::new(configs),
+            auth: AUTH.shared(auth.known),
+            configs: CONFIGS.shared(configs),
             logins: Logins::load(home, &mut warnings),
             order: Arc::new(calls.key_order),
             kept: Arc::default(),
@@ -158,7 +167,7 @@ impl Settings {
             catalogue,
             keys,
             sources: BTreeMap::new(),
-            configured,
+            configured: CONFIGURED.shared(configured),
             extended: BTreeMap::new(),
             clouds: Mutex::default(),
             cloud_credentials: Mutex::default(),

@@ -1,7 +1,7 @@
 //! Credentials that the program holds, in every spelling in which they are looked for.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -21,9 +21,28 @@ pub(crate) struct KnownSecrets {
     escaped: Vec<String>,
 }
 
+/// The ones that were made last, as long as a sealer has them.
+static LATEST: Mutex<Weak<KnownSecrets>> = Mutex::new(Weak::new());
+static NONE: LazyLock<Arc<KnownSecrets>> = LazyLock::new(Arc::default);
+
 impl KnownSecrets {
-    pub(crate) fn new(mut entries: Vec<(Arc<str>, Arc<str>)>) -> Self {
-        entries.sort_by_key(|(spelling, _)| usize::MAX - spelling.len());
+    /// Those of these spellings and placeholders. A process with a sealer for each of many sessions has equal ones once.
+    pub(crate) fn shared(entries: Vec<(Arc<str>, Arc<str>)>) -> Arc<Self> {
+        if entries.is_empty() {
+            return NONE.clone();
+        }
+        let entries = longest_first(entries);
+        let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = latest.upgrade().filter(|there| there.entries == entries) {
+            return there;
+        }
+        let made = Arc::new(Self::new(entries));
+        *latest = Arc::downgrade(&made);
+        made
+    }
+
+    pub(crate) fn new(entries: Vec<(Arc<str>, Arc<str>)>) -> Self {
+        let entries = longest_first(entries);
         let beginning = |spelling: &str| {
             // Going on without it would let secrets through.
             *spelling
@@ -77,6 +96,11 @@ impl KnownSecrets {
         }
         found
     }
+}
+
+fn longest_first(mut entries: Vec<(Arc<str>, Arc<str>)>) -> Vec<(Arc<str>, Arc<str>)> {
+    entries.sort_by_key(|(spelling, _)| usize::MAX - spelling.len());
+    entries
 }
 
 /// The secret itself first, then its encoded forms, each once.

@@ -84,7 +84,11 @@ pub struct UnresolvedPlaceholder {
 impl Sealer {
     /// `key` makes the ids: the same secret under the same key has the same id in every process.
     pub fn new(key: [u8; 32]) -> Self {
-        Self { key: IdKey::new(&key), known: RwLock::default(), memory: Mutex::default() }
+        Self {
+            key: IdKey::new(&key),
+            known: RwLock::new(KnownSecrets::shared(Vec::new())),
+            memory: Mutex::default(),
+        }
     }
 
     /// Adds a credential that the program holds; it is found also as base64, URL-encoded and JSON-escaped.
@@ -93,18 +97,25 @@ impl Sealer {
     /// stands in ordinary words (`test`, `ollama`), and replacing those would spoil files without hiding anything
     /// that guessing does not find. `kind` becomes lower case with `-` for what a placeholder cannot hold.
     pub fn know(&self, kind: &str, secret: &str) {
-        let secret = secret.trim();
-        if secret.chars().count() < known_secrets::SHORTEST {
-            return;
-        }
-        if self.known().entries().iter().any(|(present, _)| **present == *secret) {
+        self.know_all(kind, [secret]);
+    }
+
+    /// Adds several credentials as [`Sealer::know`] does.
+    pub fn know_all<'a>(&self, kind: &str, secrets: impl IntoIterator<Item = &'a str>) {
+        let there = self.known();
+        let is_new = |secret: &&str| {
+            secret.chars().count() >= known_secrets::SHORTEST
+                && !there.entries().iter().any(|(present, _)| **present == **secret)
+        };
+        let secrets: Vec<&str> = secrets.into_iter().map(str::trim).filter(is_new).collect();
+        if secrets.is_empty() {
             return;
         }
         let kind = placeholder::kind(kind);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let mut entries = known.entries().to_vec();
         let mut memory = self.memory();
-        for spelling in known_secrets::spellings(secret) {
+        for spelling in secrets.into_iter().flat_map(known_secrets::spellings) {
             let spelling: Arc<str> = spelling.into();
             if !entries.iter().any(|(present, _)| *present == spelling) {
                 let id = self.key.id(&spelling);
@@ -112,7 +123,7 @@ impl Sealer {
                 entries.push((spelling, placeholder::write(&kind, id).into()));
             }
         }
-        *known = Arc::new(KnownSecrets::new(entries));
+        *known = KnownSecrets::shared(entries);
     }
 
     /// 16 digits by which this key knows a text again, and of which nobody without the key makes the text by guessing.

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::mailbox;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -94,7 +95,7 @@ pub(crate) struct CallJob {
     /// Asked right before it is sent.
     pub(crate) is_outdated: Option<OutdatedCheck>,
     /// Where people are notified of what was done to the request.
-    pub(crate) tell: Option<mpsc::Sender<MachineInput>>,
+    pub(crate) tell: Option<mailbox::Sender<MachineInput>>,
     /// What hooks make of it.
     pub(crate) hooked: Option<HookedCall>,
     /// Who is shown how answers begin.
@@ -213,7 +214,7 @@ impl Caller {
     pub(crate) async fn make(
         &self,
         order: CallJob,
-        events: mpsc::Sender<(RunId, CallEvent)>,
+        events: mailbox::Sender<(RunId, CallEvent)>,
     ) -> MachineInput {
         let run = order.run.clone();
         let request = order.request.clone();
@@ -243,7 +244,7 @@ impl Caller {
     pub(crate) async fn attempt(
         &self,
         order: CallJob,
-        events: mpsc::Sender<(RunId, CallEvent)>,
+        events: mailbox::Sender<(RunId, CallEvent)>,
     ) -> Result<CallResult, Outcome> {
         let span = model_call(&order, || self.provider().is_local());
         let made = self.attempt_within(order, events).instrument(span.clone()).await;
@@ -254,7 +255,7 @@ impl Caller {
     async fn attempt_within(
         &self,
         mut order: CallJob,
-        events: mpsc::Sender<(RunId, CallEvent)>,
+        events: mailbox::Sender<(RunId, CallEvent)>,
     ) -> Result<CallResult, Outcome> {
         let asking = CallOrigin { is_summary: order.summary.is_some(), tell: order.tell.clone() };
         let reserved = match self.change_payload(&mut order).await {
@@ -295,7 +296,7 @@ impl Caller {
     async fn send(
         &self,
         mut order: CallJob,
-        events: mpsc::Sender<(RunId, CallEvent)>,
+        events: mailbox::Sender<(RunId, CallEvent)>,
         stake: Option<&Stake>,
     ) -> Result<CallReport, Outcome> {
         let clock = Instant::now();

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::mailbox;
 use bytes::Bytes;
 use quipu_protocol::{
     CallRecord, Limit, Message, Model, ModelError, ModelErrorKind, ModelRequest, Notice, Outcome, RunId,
@@ -11,7 +12,6 @@ use quipu_protocol::{
 };
 use quipu_providers::{CallEnd, Charge, MostTokens, Provider};
 use quipu_store::{Commit, Graph, Op, Reservation, ReserveId, ReserveRequest, StoreError};
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::book::RunBook;
@@ -96,7 +96,7 @@ pub(super) struct WantedAmount {
 /// Whose call it is.
 pub(crate) struct CallOrigin {
     pub(crate) is_summary: bool,
-    pub(crate) tell: Option<mpsc::Sender<MachineInput>>,
+    pub(crate) tell: Option<mailbox::Sender<MachineInput>>,
 }
 
 /// What is at stake with each attempt of a call.
@@ -536,7 +536,7 @@ impl Caller {
         self.say(order.tell.as_ref(), text).await;
     }
 
-    async fn say(&self, tell: Option<&mpsc::Sender<MachineInput>>, text: String) {
+    async fn say(&self, tell: Option<&mailbox::Sender<MachineInput>>, text: String) {
         if let Some(tell) = tell {
             // The session is over.
             drop(tell.send(MachineInput::Notice(Notice::Note { text })).await);

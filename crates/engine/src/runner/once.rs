@@ -3,9 +3,9 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use crate::mailbox;
 use futures_util::FutureExt as _;
 use quipu_protocol::{ModelError, ModelErrorKind, Outcome, SessionId, StopReason};
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +15,7 @@ use crate::calls::{CallJob, CallResult, Caller, SideEnd, seal_answer};
 impl Caller {
     /// Records it, sends it, settles what it cost. An error is why nothing was sent.
     pub(crate) async fn once(&self, order: CallJob) -> Result<CallResult, Outcome> {
-        let (events, mut unwatched) = mpsc::channel(64);
+        let (events, mut unwatched) = mailbox::channel(64);
         let watch = async { while unwatched.recv().await.is_some() {} };
         let (made, ()) = tokio::join!(self.attempt(order, events), watch);
         made

@@ -4,12 +4,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::mailbox;
 use quipu_protocol::{
     CompactionSummaryMessage, Content, Cost, Limit, Message, Model, ModelErrorKind, ModelRequest, NodeId,
     Outcome, RunId, SessionId, StopReason, Thinking, Usage,
 };
 use quipu_transcript::{conversation_text, estimate_text};
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::money::nano;
@@ -41,7 +41,7 @@ pub(crate) struct Job {
     pub(crate) head: NodeId,
     pub(crate) model: Arc<Model>,
     pub(crate) thinking: Thinking,
-    pub(crate) tell: mpsc::Sender<MachineInput>,
+    pub(crate) tell: mailbox::Sender<MachineInput>,
     pub(crate) cancel: CancellationToken,
 }
 

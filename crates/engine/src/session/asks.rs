@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::mailbox;
 use quipu_protocol::{Answer, AskId, AskKind};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Mail;
@@ -30,7 +31,7 @@ pub(super) struct OpenQuestion {
 }
 
 /// Puts questions to whoever is in front of a session.
-pub(super) fn asker(mail: &mpsc::Sender<Mail>) -> Asker {
+pub(super) fn asker(mail: &mailbox::Sender<Mail>) -> Asker {
     // Weak: a session that nobody holds ends, whatever its hooks and policies want to ask.
     let asks = mail.downgrade();
     Arc::new(move |kind, default, wait| {

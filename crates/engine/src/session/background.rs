@@ -3,13 +3,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::mailbox;
 use futures_util::future::BoxFuture;
 use quipu_machine::{BackgroundNote, MachineInput};
 use quipu_protocol::{
     AbortTarget, AskId, BackgroundEnd, Command, CompactionResult, Event, KillReason, Refusal, RunId,
 };
 use quipu_tools::{BackgroundError, BackgroundEvent, BackgroundObserver};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::task::Task;
 use super::{Mail, Session};
@@ -21,7 +22,7 @@ use crate::toolbox::Toolbox;
 const NOTED: Duration = Duration::from_secs(5);
 
 /// Puts news into the mailbox; weak, since commands keep no session.
-pub(super) fn teller(mail: &mpsc::Sender<Mail>) -> TellNews {
+pub(super) fn teller(mail: &mailbox::Sender<Mail>) -> TellNews {
     let mail = mail.downgrade();
     Arc::new(move |news| {
         let mail = mail.upgrade();

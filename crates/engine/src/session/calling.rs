@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::mailbox;
 use futures_util::FutureExt as _;
 use quipu_machine::MachineInput;
 use quipu_protocol::{Json, ModelError, ModelErrorKind, ModelRequest, Notice, Outcome, RunId};
@@ -21,7 +22,7 @@ pub(super) const HEADS: usize = 16;
 pub(super) struct HookedOrder {
     pub(super) caller: Arc<Caller>,
     pub(super) toolbox: Arc<Toolbox>,
-    pub(super) input: mpsc::Sender<MachineInput>,
+    pub(super) input: mailbox::Sender<MachineInput>,
     pub(super) cancel: CancellationToken,
 }
 
@@ -33,7 +34,7 @@ impl HookedOrder {
     pub(super) async fn make(
         self,
         mut order: CallJob,
-        events: mpsc::Sender<(RunId, CallEvent)>,
+        events: mailbox::Sender<(RunId, CallEvent)>,
     ) -> MachineInput {
         let (run, records) = (order.run.clone(), Records::default());
         if let Err(why) = self.change(&mut order, &records).await {
@@ -131,7 +132,7 @@ pub(super) async fn show_responses(
     toolbox: Arc<Toolbox>,
     run: RunId,
     mut shown: mpsc::Receiver<ResponseHead>,
-    input: mpsc::Sender<MachineInput>,
+    input: mailbox::Sender<MachineInput>,
     cancel: CancellationToken,
 ) {
     while let Some(head) = shown.recv().await {

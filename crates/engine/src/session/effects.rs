@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::mailbox;
 use futures_util::future::FutureExt as _;
 use quipu_protocol::{AddedBlock, Entry, Event, Message, Model, Outcome, RunId, Thinking};
 use quipu_providers::clamp_level;
@@ -410,7 +411,7 @@ async fn prepare_with_policies(
     run: RunId,
     calls: Vec<HookedCall>,
     stop: &CancellationToken,
-    input: &mpsc::Sender<MachineInput>,
+    input: &mailbox::Sender<MachineInput>,
 ) {
     let mut interventions: Vec<_> = calls.iter().map(|call| by_hooks(&call.records)).collect();
     let (looks, of) = (toolbox.clone(), run.clone());
@@ -455,7 +456,7 @@ async fn instead(
     run: &RunId,
     stretch: &Stretch,
     cancel: &CancellationToken,
-    input: &mpsc::Sender<MachineInput>,
+    input: &mailbox::Sender<MachineInput>,
 ) -> Option<Result<Summary, Box<NoSummary>>> {
     let reason = stretch.reason.filter(|_| !toolbox.hooks.is_empty())?;
     let request = CompactionRequest {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::mailbox;
 use quipu_machine::{JumpTarget, MachineInput};
 use quipu_protocol::{Message, NodeId};
 use quipu_store::{Graph, HiddenSnapshot};
 use quipu_transcript::{forget_sources, forgotten_compaction, forgotten_message, summarize_anew};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::task::Task;
@@ -19,7 +20,7 @@ const NEWEST: usize = 64;
 pub(super) struct ForgottenWatch {
     store: Arc<dyn Graph>,
     looks: watch::Receiver<u64>,
-    input: mpsc::Sender<MachineInput>,
+    input: mailbox::Sender<MachineInput>,
     version: u64,
     /// How often something was forgotten that the call under way is made of, and how often when this began.
     hits: (Arc<AtomicU64>, u64),

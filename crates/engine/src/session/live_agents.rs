@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::mailbox;
 use quipu_protocol::{
     Answer, Ask, AskId, AskKind, AuthorClass, CallId, Command, Ending, Event, Json, Message, Origin, Outcome,
     Provenance, Scope, UserInput,
 };
 use quipu_transcript::one_line;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -85,7 +86,7 @@ impl Drop for LiveGuard {
 /// What belongs to the session that sends a sub-agent.
 pub(super) struct DriveParts {
     /// Of the session that sends it: its questions go there.
-    pub(super) mail: mpsc::WeakSender<Mail>,
+    pub(super) mail: mailbox::WeakSender<Mail>,
     /// Whether anybody there can answer.
     pub(super) answers: bool,
     pub(super) live: LiveAgents,
@@ -218,14 +219,14 @@ impl Drive {
 }
 
 /// Lets those in front of the session that sends sub-agents see what becomes of one. The session may be over.
-async fn say(mail: &mpsc::WeakSender<Mail>, event: Event) {
+async fn say(mail: &mailbox::WeakSender<Mail>, event: Event) {
     if let Some(mail) = mail.upgrade() {
         drop(mail.send(Mail::Child(Box::new(event))).await);
     }
 }
 
 /// Puts a question of a sub-agent to whoever is in front of the session that sent it, and brings the answer back.
-async fn forward(ask: Arc<Ask>, agent: String, mail: mpsc::WeakSender<Mail>, session: Session) {
+async fn forward(ask: Arc<Ask>, agent: String, mail: mailbox::WeakSender<Mail>, session: Session) {
     let (reply, answer) = oneshot::channel();
     let question =
         Question { kind: named(&ask.kind, &agent), default: ask.default.clone(), wait: None, reply };

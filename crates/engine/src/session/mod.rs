@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::mailbox;
 use quipu_protocol::{
     AbortTarget, Ack, Answer, Ask, AskId, AskKind, Command, Ending, Event, ItemId, Json, Message, Model,
     MoveFiles, NodeId, Notice, Outcome, QueueMode, Refusal, RunId, Scope, SessionId, SessionProfile, Setting,
@@ -26,7 +27,7 @@ use quipu_protocol::{
 };
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::asks::Question;
@@ -187,7 +188,7 @@ pub struct Session(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    mail: mpsc::Sender<Mail>,
+    mail: mailbox::Sender<Mail>,
     policy: SharedPolicy,
     purse: Arc<Purse>,
     retries: Arc<AtomicBool>,
@@ -230,7 +231,7 @@ impl Session {
 
 impl Session {
     pub(crate) fn spawn(parts: Parts) -> Self {
-        let (mail, inbox) = mpsc::channel(MAILBOX);
+        let (mail, inbox) = mailbox::channel(MAILBOX);
         let (view_tx, view) = watch::channel(view_of(&parts.machine));
         // Each toolbox has one session.
         drop(parts.toolbox.standing.set(view.clone()));
@@ -266,8 +267,9 @@ impl Session {
         let (models, purse) = (ModelLookup(parts.models.clone()), parts.caller.purse.clone());
         let retries = parts.caller.retries.clone();
         let policy = SharedPolicy(parts.toolbox.parts.policy.clone());
-        let (task, over) =
-            (Task::new(parts, inbox, view_tx, stop.clone(), granting.clone()), ended.clone().drop_guard());
+        // Moved as a whole, it would stand in the future twice.
+        let task = Box::new(Task::new(parts, inbox, view_tx, stop.clone(), granting.clone()));
+        let over = ended.clone().drop_guard();
         // Its owner is the mailbox: it ends soon after the last handle is gone.
         tokio::spawn(async move {
             task.serve().await;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::mailbox;
 use quipu_machine::{PlanSwitch, PolicyVersion};
 use quipu_protocol::{Command, Event, Notice, Refusal, Setting};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::task::Task;
 use super::{CommandInfo, Mail, Session, asks};
@@ -19,7 +20,7 @@ pub(super) enum FoundPlan {
 }
 
 /// Lets plan mode ask people, and tell the session when it ends.
-pub(super) fn connect(plan: &PlanMode, mail: &mpsc::Sender<Mail>, policy: &Arc<dyn Policy>) {
+pub(super) fn connect(plan: &PlanMode, mail: &mailbox::Sender<Mail>, policy: &Arc<dyn Policy>) {
     let sender = mail.downgrade();
     // Weak: the policy holds plan mode.
     let policy = Arc::downgrade(policy);

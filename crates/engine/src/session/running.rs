@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use crate::mailbox;
 use quipu_machine::{Limits, MachineInput, RunMoney, SideCall};
 use quipu_protocol::{AbortTarget, Command, Event, Limit, Model, Notice, RunId};
 use quipu_providers::{Provider, clamp_level};
 use quipu_tools::Tool;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -176,7 +177,7 @@ impl Task {
         order: AgentOrder,
         ((model, provider), unusable): (ModelRoute, Option<(String, String)>),
         (cancel, permit): (CancellationToken, OwnedSemaphorePermit),
-        mail: mpsc::WeakSender<Mail>,
+        mail: mailbox::WeakSender<Mail>,
         reply: AgentReply,
     ) {
         let Some(children) = self.children.clone() else { return };
@@ -374,7 +375,7 @@ impl Task {
 }
 
 /// It is over: the run gets its cost.
-async fn settle(caller: &Caller, promise: &Promise, call: SideCall, input: &mpsc::Sender<MachineInput>) {
+async fn settle(caller: &Caller, promise: &Promise, call: SideCall, input: &mailbox::Sender<MachineInput>) {
     if let Some((run, held)) = &promise.held {
         caller.purse.book.side_cost(run, *held, nano(call.cost));
     }

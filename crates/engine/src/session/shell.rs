@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::mailbox;
 use quipu_protocol::{BashExecutionMessage, RunId};
 use quipu_seal::Sealer;
 use quipu_workspace::{
     CommandNeeds, OutputBuffer, OutputLimits, OutputPlace, ProcessRegistry, ShellCommand, ShellEnd,
     ShellError, SpillState, run_shell,
 };
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
@@ -38,7 +38,7 @@ pub(super) async fn run(
     run: RunId,
     line: &str,
     cancel: CancellationToken,
-    input: mpsc::Sender<MachineInput>,
+    input: mailbox::Sender<MachineInput>,
 ) -> Result<ShellResult, ShellRunError> {
     let parts = &toolbox.parts;
     let restorer = FileRestorer {

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::mailbox;
 use futures_util::future::BoxFuture;
 use quipu_protocol::RunId;
 use quipu_seal::Sealer;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Mail;
@@ -35,7 +36,7 @@ pub(super) enum SideWork {
     Call(Box<CallOrder>, oneshot::Sender<SideReply<CallOrder, CallAnswer>>),
     Child(Box<ChildOrder>, oneshot::Sender<SideReply<ChildOrder, ChildAnswer>>),
     /// With what questions of the sub-agent go through.
-    Agent(Box<AgentOrder>, mpsc::WeakSender<Mail>, AgentReply),
+    Agent(Box<AgentOrder>, mailbox::WeakSender<Mail>, AgentReply),
 }
 
 impl SideWork {
@@ -86,7 +87,7 @@ impl Sides {
 /// Asks models for the hooks and the sources of a session.
 pub(super) struct SessionRunner {
     /// Weak: a session that nobody holds ends, whatever is still asked.
-    pub(super) mail: mpsc::WeakSender<Mail>,
+    pub(super) mail: mailbox::WeakSender<Mail>,
     pub(super) sealer: Arc<Sealer>,
     pub(super) children: Children,
 }
@@ -174,7 +175,7 @@ impl SessionRunner {
 
 /// Asks the session task; what it does is cancelled when the guard is dropped.
 async fn ask(
-    mail: mpsc::WeakSender<Mail>,
+    mail: mailbox::WeakSender<Mail>,
     children: &Children,
     terms: &Terms,
     what: SideWork,

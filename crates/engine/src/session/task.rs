@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::mailbox;
 use futures_util::future::select_all;
 use quipu_protocol::{
     Ack, Answer, Ask, AskId, Command, Envelope, Event, ItemId, NodeId, Notice, Refusal, RunId, Setting,
@@ -12,7 +13,7 @@ use quipu_protocol::{
 };
 use quipu_providers::CallEvent;
 use quipu_store::HiddenSnapshot;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -72,12 +73,12 @@ pub(super) struct Task {
     notices: Vec<String>,
     pub(super) clock: Arc<dyn Clock>,
     lease: Arc<Lease>,
-    mail: mpsc::Receiver<Mail>,
-    inputs: mpsc::Receiver<MachineInput>,
-    pub(super) input: mpsc::Sender<MachineInput>,
-    stream: mpsc::Receiver<(RunId, CallEvent)>,
-    pub(super) stream_tx: mpsc::Sender<(RunId, CallEvent)>,
-    plans: mpsc::Sender<Job>,
+    mail: mailbox::Receiver<Mail>,
+    inputs: mailbox::Receiver<MachineInput>,
+    pub(super) input: mailbox::Sender<MachineInput>,
+    stream: mailbox::Receiver<(RunId, CallEvent)>,
+    pub(super) stream_tx: mailbox::Sender<(RunId, CallEvent)>,
+    plans: mailbox::Sender<Job>,
     /// Plans on their way to the committer. Bounded by what the machine has under way; never waited for while
     /// answers are not being read.
     pub(super) backlog: VecDeque<Job>,
@@ -104,8 +105,8 @@ pub(super) struct Task {
     pub(super) models: Option<Arc<dyn Models>>,
     /// Names of the models that continue a run.
     pub(super) fallbacks: Arc<[String]>,
-    pub(super) found_fallback: mpsc::Sender<FoundFallback>,
-    fallbacks_found: mpsc::Receiver<FoundFallback>,
+    pub(super) found_fallback: mailbox::Sender<FoundFallback>,
+    fallbacks_found: mailbox::Receiver<FoundFallback>,
     /// What is under way beside the conversation.
     pub(super) sides: Sides,
     pub(super) children: Option<Children>,
@@ -125,23 +126,24 @@ pub(super) struct Task {
 impl Task {
     pub(super) fn new(
         parts: Parts,
-        mail: mpsc::Receiver<Mail>,
+        mail: mailbox::Receiver<Mail>,
         view: watch::Sender<View>,
         root: CancellationToken,
         granting: Arc<AtomicUsize>,
     ) -> Self {
-        let (input, inputs) = mpsc::channel(MAILBOX);
-        let (stream_tx, stream) = mpsc::channel(MAILBOX);
-        let (plans, waiting) = mpsc::channel(MAILBOX);
-        let (found_fallback, fallbacks_found) = mpsc::channel(1);
+        let (input, inputs) = mailbox::channel(MAILBOX);
+        let (stream_tx, stream) = mailbox::channel(MAILBOX);
+        let (plans, waiting) = mailbox::channel(MAILBOX);
+        let (found_fallback, fallbacks_found) = mailbox::channel(1);
         let mut effects = JoinSet::new();
         let mut committer = parts.committer;
         if let Some(follower) = parts.follower {
-            let (tell, commits) = mpsc::channel(MAILBOX);
+            let (tell, commits) = mailbox::channel(MAILBOX);
             committer.tell(tell);
             effects.spawn(follow(follower, commits, input.clone()));
         }
-        effects.spawn(committer.serve(waiting, input.clone()));
+        // Moved as a whole, it would stand in the future twice.
+        effects.spawn(Box::new(committer).serve(waiting, input.clone()));
         let spans = SessionSpans::new(parts.machine.session());
         if !parts.toolbox.hooks.is_empty() {
             let (toolbox, origin, cancel) = (parts.toolbox.clone(), parts.origin, root.child_token());
@@ -197,7 +199,7 @@ impl Task {
         }
     }
 
-    pub(super) async fn serve(mut self) {
+    pub(super) async fn serve(mut self: Box<Self>) {
         let root = self.root.clone();
         let mut keep_lease = tokio::time::interval(crate::owner::RENEW);
         keep_lease.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -297,7 +299,7 @@ impl Task {
             }
         }
         // Committing continues until what was queued is written; calls and tools see their token and end.
-        drop(std::mem::replace(&mut self.plans, mpsc::channel(1).0));
+        drop(std::mem::replace(&mut self.plans, mailbox::channel(1).0));
         self.stream.close();
         self.inputs.close();
         let effects = async { while self.effects.join_next().await.is_some() {} };
@@ -489,7 +491,7 @@ impl Task {
     }
 }
 
-async fn drain(inputs: &mut mpsc::Receiver<MachineInput>) {
+async fn drain(inputs: &mut mailbox::Receiver<MachineInput>) {
     while inputs.recv().await.is_some() {}
 }
 

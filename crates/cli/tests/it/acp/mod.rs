@@ -240,6 +240,54 @@ fn servers_of_the_client_give_tools() {
 }
 
 #[test]
+fn server_of_the_client_over_http_gives_tools() {
+    let world = World::new([says("None needed.")]);
+    let mut serves = world.start(&["mcp", "serve", "--listen", "127.0.0.1:0"]);
+    let line = serves.line_with("Serving");
+    let url = format!("http://{}/mcp", line.split("http://").nth(1).unwrap().split("/mcp").next().unwrap());
+    let token = std::fs::read_to_string(world.path("home/.quipu/mcp-server.token")).unwrap();
+    let server = |token: &str| {
+        let bearer = json!([{ "name": "Authorization", "value": format!("Bearer {token}") }]);
+        json!([{ "type": "http", "name": "history", "url": url, "headers": bearer }])
+    };
+    let mut client = Client::start(&world, &json!({}));
+    let params = json!({ "cwd": world.path("work"), "mcpServers": server(token.trim()) });
+    let session = client.call("session/new", &params)["sessionId"].as_str().unwrap().to_owned();
+    assert_eq!(client.says(&session, "Which tools?"), "end_turn");
+    let tools = world.requests().last().unwrap().json()["tools"].to_string();
+    assert!(tools.contains("mcp__history__"), "{tools}");
+    // One that refuses its token is no reason to have no session.
+    let params = json!({ "cwd": world.path("work"), "mcpServers": server("wrong") });
+    let other = client.call("session/new", &params)["sessionId"].as_str().unwrap().to_owned();
+    assert_ne!(other, session);
+    client.leave();
+    serves.signal(nix::sys::signal::Signal::SIGKILL);
+}
+
+#[test]
+fn compact_sums_up_and_clients_that_show_it_are_updated() {
+    let long = "word ".repeat(400);
+    let world = World::new([says(&long), says(&long), says("## Goal\nTo count."), says("Summed up.")]);
+    let settings = json!({ "compaction": { "reserveTokens": 1000, "keepRecentTokens": 501 } });
+    std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
+    let mut client = Client::start(&world, &json!({ "session": { "compaction": {} } }));
+    let session = client.open(&world);
+    for text in ["one", "two"] {
+        assert_eq!(client.says(&session, text), "end_turn");
+    }
+    assert_eq!(client.says(&session, "/compact the numbers"), "end_turn");
+    let updates = client.of_kind("compaction_update");
+    let of = |at: usize| (&updates[at]["update"]["status"], &updates[at]["update"]["compactionId"]);
+    assert_eq!(updates.len(), 2, "{updates:?}");
+    assert_eq!((of(0).0, of(1).0), (&json!("in_progress"), &json!("completed")));
+    assert_eq!(of(0).1, of(1).1);
+    assert_eq!(client.says(&session, "three"), "end_turn");
+    let messages = world.requests().last().unwrap().json()["messages"].to_string();
+    assert!(messages.contains("To count.") && !messages.contains("\"one\""), "{messages}");
+    client.leave();
+}
+
+#[test]
 fn failure_of_the_model_is_the_error_of_its_prompt() {
     let world = World::new([Reply::error(401, "authentication_error", "invalid x-api-key"), says("Better.")]);
     let mut client = Client::start(&world, &json!({}));
