@@ -16,8 +16,12 @@ use crate::support::{Gate, LiveSession, Reply, World, call, messages_of, say, te
 /// A model with room for `window` tokens, a tenth of it kept free. At a compaction about 800 stay.
 pub(crate) fn options(world: &World, window: u64) -> SessionOptions {
     let model = Model { context_window: window, ..(*crate::support::model()).clone() };
-    let compaction =
-        CompactionSettings { enabled: true, reserve_tokens: window / 10, keep_recent_tokens: 800 };
+    let compaction = CompactionSettings {
+        enabled: true,
+        reserve_tokens: window / 10,
+        keep_recent_tokens: 800,
+        safeguard: None,
+    };
     SessionOptions { model: Arc::new(model), compaction, ..world.options() }
 }
 
