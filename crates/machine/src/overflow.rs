@@ -62,9 +62,13 @@ impl Machine {
             // One that fails is not tried again.
             run.overflow.compactions = COMPACTIONS;
         }
-        let prune = self.shortened_results(error)?;
-        self.commit_shortened(prune);
-        Ok(())
+        match self.shortened_results(error) {
+            Ok(prune) => {
+                self.commit_shortened(prune);
+                Ok(())
+            }
+            Err(error) => Err(self.overflow_error(error)),
+        }
     }
 
     /// How long results are shortened, once.

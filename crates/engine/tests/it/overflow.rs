@@ -47,8 +47,8 @@ async fn context_is_compacted_three_times_and_each_time_less_is_kept() {
     let world = World::new();
     let live = world.create_with(options(&world, 0)).await;
     for n in 0..12 {
-        world.fake.push([say(&long(&format!("answer-{n}"), 8_000))]);
-        live.run(&format!("question-{n}")).await;
+        world.fake.push([say(&format!("answer-{n}"))]);
+        live.run(&long(&format!("question-{n}"), 8_000)).await;
     }
     for _ in 0..3 {
         world.fake.push([too_long(), say("the notes")]);
@@ -113,7 +113,6 @@ async fn overflow_that_nothing_mends_ends_with_a_clear_error() {
     let bodies = world.fake.bodies();
     let calls = bodies[before..].iter().filter(|body| !is_summary_request(body)).count();
     assert!(calls <= 5, "{calls} calls: three compactions and one shortening at most");
-    // The next run may try again, and succeeds when the model takes it.
     live.finish().await;
     world.check().await;
 }

@@ -205,12 +205,12 @@ async fn oversized_message_is_named_where_it_cannot_be_read() {
 async fn summary_that_takes_too_long_changes_nothing() {
     let world = World::new();
     let live =
-        world.create_with(options(&world, 60_000, Safeguard { timeout_seconds: 0, ..safeguard() })).await;
+        world.create_with(options(&world, 60_000, Safeguard { timeout_seconds: 1, ..safeguard() })).await;
     talk(&world, &live, 2, 4_000).await;
     world.fake.push([Reply { before: Some(Gate::new()), ..notes("question") }]);
     let (result, _) = compact(&world, &live).await;
     assert!(
-        matches!(&*result, CompactionResult::Failed(why) if why.contains("longer than 0 seconds")),
+        matches!(&*result, CompactionResult::Failed(why) if why.contains("longer than 1 seconds")),
         "{result:?}"
     );
     live.run("still there?").await;
