@@ -134,8 +134,8 @@ impl Engine {
         sizes.extend(past.epoch.tools.iter().map(|tool| Size::one(ContextKind::Tools, tool_tokens(tool))));
         let opening = OpeningMessages::of(past.epoch.context.as_ref());
         sizes.extend(opening.all().map(|message| Size::one(ContextKind::Opening, sent_tokens(message))));
-        let records = if prune.enabled { past.prunes.as_slice() } else { &[] };
-        let mut left = PruneState::of(records, &mut past.messages, &past.nodes, past.old, sum(&sizes));
+        let records = prune.applied(past.prunes);
+        let mut left = PruneState::of(&records, &mut past.messages, &past.nodes, past.old, sum(&sizes));
         left.measured = left.measured.or(past.measured);
         let last = last_count(&past.messages, left.old);
         // What the last answer counted, and what came after it.

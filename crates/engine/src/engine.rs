@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quipu_machine::{CompactionSettings, Limits, PruneSettings};
+use quipu_machine::{CacheExpiry, CompactionSettings, Limits, PruneSettings};
 use quipu_protocol::{BlobId, Model, NodeId, SessionId, SessionProfile, Thinking};
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
@@ -130,6 +130,8 @@ pub struct SessionOptions {
     /// When old results of tools are left out of requests. Off by default; when it is on, the model has the tool
     /// `recall` as well, unless one of `tools` has that name.
     pub prune: PruneSettings,
+    /// What requests leave out when the provider's cache has expired; `None`, the default, for nothing.
+    pub cache_expiry: Option<Arc<CacheExpiry>>,
     /// Whether the model can search earlier sessions. Off by default. A tool of `tools` with the same name
     /// takes the place of ours.
     pub history: HistorySettings,
@@ -192,6 +194,7 @@ impl SessionOptions {
             ledger: None,
             compaction: CompactionSettings::default(),
             prune: PruneSettings::default(),
+            cache_expiry: None,
             history: HistorySettings::default(),
             files: FileSettings::default(),
             editor: None,

@@ -119,7 +119,8 @@ pub use profile::profile_prompt;
 pub use prompt_parts::{PromptPart, PromptPartKind, PromptParts};
 pub use published::PublishSettings;
 pub use quipu_machine::{
-    AGENT, CompactionSettings, Limits, LiveChanges, PolicyVersion, PruneSettings, QueueDrain, TODO_WIDGET,
+    AGENT, CacheExpiry, CompactionSettings, Limits, LiveChanges, PolicyVersion, PruneSettings, QueueDrain,
+    TODO_WIDGET,
 };
 pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refusal};
 pub use reassembly::{ReassembledRequest, reassembled_request};
@@ -139,7 +140,7 @@ pub use semantic::{
 };
 pub use session::{LiveAgent, MOST_FALLBACKS, Session};
 pub use sessions::ForkReport;
-pub use settings::{compaction_settings, prune_settings};
+pub use settings::{cache_expiry_settings, compaction_settings, prune_settings};
 pub use sources::{
     CompactionAsk, Context, ContextAsk, ContextSource, EpochReason, Opening, OpeningAsk, RulesSource,
     SECTION_ID, SOURCE_SECTIONS, SOURCE_TEXT, SOURCE_TOOL_BYTES, SOURCE_TOOLS, Section, SourceContext,
@@ -171,8 +172,9 @@ pub use quipu_tools::{
     builtin_with_background,
 };
 pub use quipu_transcript::{
-    FileConflict, FilePlan, PLAN_TOOL, PlanOutcome, PlannedChange, RESOURCE_PROBLEM, SkippedFile,
-    SubmittedPlan, SummaryPart, TODO_TOOL, is_plan_note, shell_answer, typed_text,
+    FileConflict, FilePlan, IdentifierRule, PLAN_TOOL, PlanOutcome, PlannedChange, RESOURCE_PROBLEM,
+    Safeguard, SkippedFile, SubmittedPlan, SummaryPart, TODO_TOOL, ToolGlobs, is_plan_note, shell_answer,
+    typed_text,
 };
 pub use quipu_workspace::{
     Access, AccessMode, Cache, CommandNeeds, Doors, EditorFiles, Helpers, Launcher, Namespaces, Network,

@@ -97,7 +97,14 @@ mod tests {
     use super::*;
 
     fn section(id: &str, start: u64, bytes: u64) -> PromptSection {
-        PromptSection { source: "s".into(), id: id.into(), trust: Trust::Project, start, bytes }
+        PromptSection {
+            source: "s".into(),
+            id: id.into(),
+            trust: Trust::Project,
+            start,
+            bytes,
+            main_only: false,
+        }
     }
 
     fn shown(parts: &[PromptPart]) -> Vec<(usize, &str)> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_dag::Verdict;
-use quipu_machine::PruneState;
+use quipu_machine::{PruneSettings, PruneState};
 use quipu_protocol::{BlobId, Entry, Epoch, Model, ModelRequest, NodeId, ToolSpec};
 use quipu_store::{Graph, decode_whole};
 use quipu_transcript::{OpeningMessages, project_messages_as, source_nodes};
@@ -60,13 +60,16 @@ pub async fn reassembled_request(
             blob
         }
     };
-    let records = if past.epoch.prune { past.prunes.as_slice() } else { &[] };
+    let settings = PruneSettings { enabled: past.epoch.prune, ..PruneSettings::default() };
+    let records = settings.applied(past.prunes);
     // What it counts is of no interest here.
-    PruneState::of(records, &mut past.messages, &past.nodes, past.old, 0);
-    let Epoch { thinking, max_tokens, tools, profile, .. } = past.epoch;
+    PruneState::of(&records, &mut past.messages, &past.nodes, past.old, 0);
+    let Epoch { thinking, max_tokens, tools, profile, context, .. } = past.epoch;
+    let system = prompt.as_ref().map_or_else(String::new, system_text);
     let request = ModelRequest {
         model,
-        system: prompt.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into()),
+        stable_system: context.as_ref().and_then(|context| context.stable_bytes(&system)),
+        system: system.into(),
         tools: Arc::<[ToolSpec]>::from(tools),
         messages: Arc::new(project_messages_as(profile, opening.around(&past.messages).cloned())),
         thinking,

@@ -4,9 +4,12 @@ use quipu_workspace::MOST_ENTRIES;
 use serde_json::Value;
 
 use crate::{
-    CompactionSettings, FileSettings, HistorySettings, IdentitySettings, PruneSettings, PublishSettings,
-    TravelSettings,
+    CacheExpiry, CompactionSettings, FileSettings, HistorySettings, IdentifierRule, IdentitySettings,
+    PruneSettings, PublishSettings, Safeguard, TravelSettings,
 };
+
+/// Seconds that a summary may take at most: a day.
+const LONGEST_SUMMARY: u64 = 86_400;
 
 /// One member of the settings, and what is wrong in it.
 struct Section<'a> {
@@ -46,6 +49,36 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// A whole number of 0 to `most`.
+    fn size(&mut self, member: &str, most: u64, place: &mut u64) {
+        match self.value.get(member) {
+            Some(value) if value.as_u64() == Some(0) => *place = 0,
+            _ => self.number(member, most, place),
+        }
+    }
+
+    /// One of two words; whether it is the second.
+    fn word(&mut self, member: &str, words: [&str; 2], place: &mut bool) {
+        match self.value.get(member) {
+            None | Some(Value::Null) => {}
+            Some(Value::String(found)) if words.contains(&found.as_str()) => *place = found == words[1],
+            Some(_) => self.problem(&format!(".{member}"), &format!("`{}` or `{}`", words[0], words[1])),
+        }
+    }
+
+    /// A list of texts.
+    fn texts(&mut self, member: &str, place: &mut Vec<String>) {
+        let found = match self.value.get(member) {
+            None | Some(Value::Null) => return,
+            Some(Value::Array(found)) => found.iter().map(|one| one.as_str().map(str::to_owned)).collect(),
+            Some(_) => None,
+        };
+        match found {
+            Some(found) => *place = found,
+            None => self.problem(&format!(".{member}"), "a list of texts"),
+        }
+    }
+
     /// A whole number of 1 to `most`.
     fn number(&mut self, member: &str, most: u64, place: &mut u64) {
         match self.value.get(member) {
@@ -61,13 +94,23 @@ impl<'a> Section<'a> {
     }
 }
 
-/// What `compaction` of the settings says (`enabled`, `reserveTokens`, `keepRecentTokens`), and for people what is wrong with
-/// it; the defaults stand there.
+/// What `compaction` of the settings says (`enabled`, `reserveTokens`, `keepRecentTokens`, `mode`, and of the mode `safeguard`
+/// `recentTurns`, `maxHistoryPercent`, `identifiers`, `qualityRetries`, `timeoutSeconds`), and for people what is wrong with it;
+/// the defaults stand there. Other modes are not the engine's.
 pub fn compaction_settings(settings: &Value) -> (CompactionSettings, Vec<String>) {
     let (mut found, mut section) = (CompactionSettings::default(), Section::of(settings, "compaction"));
     section.flag("enabled", &mut found.enabled);
     section.number("reserveTokens", u64::MAX, &mut found.reserve_tokens);
     section.number("keepRecentTokens", u64::MAX, &mut found.keep_recent_tokens);
+    let (mut safeguard, mut is_off) = (Safeguard::default(), false);
+    section.size("recentTurns", Safeguard::MOST_TURNS, &mut safeguard.recent_turns);
+    section.number("maxHistoryPercent", 100, &mut safeguard.history_percent);
+    section.word("identifiers", ["strict", "off"], &mut is_off);
+    section.size("qualityRetries", Safeguard::MOST_RETRIES, &mut safeguard.quality_retries);
+    section.number("timeoutSeconds", LONGEST_SUMMARY, &mut safeguard.timeout_seconds);
+    safeguard.identifiers = if is_off { IdentifierRule::Off } else { IdentifierRule::Strict };
+    let mode = section.value.get("mode").and_then(Value::as_str);
+    found.safeguard = (mode == Some("safeguard")).then_some(safeguard);
     (found, section.problems)
 }
 
@@ -143,6 +186,29 @@ impl PublishSettings {
     }
 }
 
+/// What `context.expiry` of the settings says (`enabled`, `ttlSeconds`, `keepAnswers`, `softPercent`, `hardPercent`,
+/// `trimCharacters`, `headCharacters`, `tailCharacters`, `clear`, `placeholder`, `minClearCharacters`, `allow`, `deny`), and for
+/// people what is wrong with it; the defaults stand there. `None` where it is off, as it is by default.
+pub fn cache_expiry_settings(settings: &Value) -> (Option<CacheExpiry>, Vec<String>) {
+    let (mut found, mut section) = (CacheExpiry::default(), Section::of(settings, "context.expiry"));
+    let (mut is_on, mut clears, mut placeholder) = (false, true, found.placeholder.clone());
+    section.flag("enabled", &mut is_on);
+    section.number("ttlSeconds", u64::MAX, &mut found.ttl_seconds);
+    section.number("keepAnswers", u64::MAX, &mut found.keep_answers);
+    section.number("softPercent", 100, &mut found.soft_percent);
+    section.number("hardPercent", 100, &mut found.hard_percent);
+    section.number("trimCharacters", u64::MAX, &mut found.trim_characters);
+    section.size("headCharacters", u64::MAX, &mut found.head_characters);
+    section.size("tailCharacters", u64::MAX, &mut found.tail_characters);
+    section.flag("clear", &mut clears);
+    section.text("placeholder", &mut placeholder);
+    section.size("minClearCharacters", u64::MAX, &mut found.min_clear_characters);
+    section.texts("allow", &mut found.tools.allow);
+    section.texts("deny", &mut found.tools.deny);
+    found.placeholder = placeholder.filter(|_| clears);
+    (is_on.then_some(found), section.problems)
+}
+
 /// What `context.prune` of the settings says (`enabled`, `triggerPercent`, `clearAtLeastPercent`, `keepTurns`,
 /// `minCharacters`), and for people what is wrong with it; the defaults stand there.
 pub fn prune_settings(settings: &Value) -> (PruneSettings, Vec<String>) {
@@ -177,10 +243,32 @@ mod tests {
         check("null", default, &[]);
         check(
             r#"{"compaction":{"enabled":false,"reserveTokens":5,"keepRecentTokens":7}}"#,
-            CompactionSettings { enabled: false, reserve_tokens: 5, keep_recent_tokens: 7 },
+            CompactionSettings { enabled: false, reserve_tokens: 5, keep_recent_tokens: 7, safeguard: None },
             &[],
         );
         check(r#"{"compaction":[]}"#, default, &["compaction must be an object"]);
+        let safeguard = Some(Safeguard::default());
+        check(r#"{"compaction":{"mode":"safeguard"}}"#, CompactionSettings { safeguard, ..default }, &[]);
+        let safeguard = Some(Safeguard {
+            recent_turns: 0,
+            history_percent: 40,
+            identifiers: IdentifierRule::Off,
+            quality_retries: 3,
+            timeout_seconds: 60,
+            ..Safeguard::default()
+        });
+        check(
+            r#"{"compaction":{"mode":"safeguard","recentTurns":0,"maxHistoryPercent":40,"identifiers":"off",
+               "qualityRetries":3,"timeoutSeconds":60}}"#,
+            CompactionSettings { safeguard, ..default },
+            &[],
+        );
+        check(
+            r#"{"compaction":{"mode":"cover","recentTurns":13,"maxHistoryPercent":0,"identifiers":"some",
+               "qualityRetries":4,"timeoutSeconds":0}}"#,
+            default,
+            &["recentTurns", "maxHistoryPercent", "identifiers", "qualityRetries", "timeoutSeconds"],
+        );
         check(
             r#"{"compaction":{"enabled":1,"reserveTokens":0,"keepRecentTokens":"9"}}"#,
             default,
@@ -312,6 +400,37 @@ mod tests {
                 "context.prune.keepTurns",
                 "context.prune.minCh",
             ],
+        );
+    }
+
+    #[test]
+    fn cache_expiry() {
+        let check = |text: &str, expect: Option<CacheExpiry>, wrong: &[&str]| {
+            let (found, problems) = cache_expiry_settings(&serde_json::from_str(text).expect("JSON"));
+            assert_eq!((found, problems.len()), (expect, wrong.len()), "{text}: {problems:?}");
+            for (problem, member) in problems.iter().zip(wrong) {
+                assert!(problem.starts_with(&format!("context.expiry.{member}")), "{problem}");
+            }
+        };
+        check("{}", None, &[]);
+        let default = CacheExpiry::default();
+        check(r#"{"context":{"expiry":{"enabled":true}}}"#, Some(default.clone()), &[]);
+        check(
+            r#"{"context":{"expiry":{"enabled":true,"ttlSeconds":60,"headCharacters":0,"clear":false,
+               "placeholder":"gone","deny":["read"]}}}"#,
+            Some(CacheExpiry {
+                ttl_seconds: 60,
+                head_characters: 0,
+                placeholder: None,
+                tools: crate::ToolGlobs { deny: vec!["read".into()], ..Default::default() },
+                ..default
+            }),
+            &[],
+        );
+        check(
+            r#"{"context":{"expiry":{"ttlSeconds":0,"keepAnswers":0,"softPercent":101,"placeholder":"","allow":[1]}}}"#,
+            None,
+            &["ttlSeconds", "keepAnswers", "softPercent", "placeholder", "allow"],
         );
     }
 

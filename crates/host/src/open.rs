@@ -431,6 +431,7 @@ async fn prepare(
     let unpriced = crate::budget::unpriced(&options.model)
         .filter(|_| limited && replay.is_none() && options.provider.is_local());
     (options.compaction, options.prune, options.files) = (config.compaction, config.prune, config.files);
+    options.cache_expiry = config.cache_expiry.clone();
     options.files.enabled &= !request.in_memory;
     if replay.is_none() {
         options.hooks.splice(..0, request.hooks.iter().cloned());

@@ -114,12 +114,17 @@ fn read_file(workspace: &Path, path: &Path) -> FileContent {
 
 /// Puts the prompt into the options, which have their tools already.
 pub(crate) fn install(options: &mut SessionOptions, request: &OpenRequest, files: Vec<WorkspaceFile>) {
-    let mut all = sections(&inputs_of(options, request, files)).into_iter();
+    let inputs = inputs_of(options, request, files);
+    // Sub-agents have what is in their prompts.
+    let of_agents =
+        PersonaInputs { mode: PromptMode::Minimal, audience: Audience::SubAgent, ..inputs.clone() };
+    let of_agents: Vec<&'static str> = sections(&of_agents).into_iter().map(|section| section.id).collect();
+    let mut all = sections(&inputs).into_iter();
     let identity = all.next().map(|section| section.text).unwrap_or_default();
     options.system = Some(quipu::system_base(&identity, &request.append_system_prompt));
     let (stable, now): (Vec<_>, Vec<_>) = all.partition(|section| section.stability == Stability::Stable);
-    options.context_sources.insert(0, Arc::new(PersonaSource::new(PERSONA, stable)));
-    options.context_sources.push(Arc::new(PersonaSource::new(PERSONA_NOW, now)));
+    options.context_sources.insert(0, Arc::new(PersonaSource::new(PERSONA, stable, of_agents.clone())));
+    options.context_sources.push(Arc::new(PersonaSource::new(PERSONA_NOW, now, of_agents)));
 }
 
 /// What the prompt is made of.
@@ -166,17 +171,19 @@ fn first_sentence(text: &str) -> String {
 struct PersonaSource {
     name: &'static str,
     sections: Vec<Section>,
+    /// The ids of those that sub-agents have.
+    of_agents: Vec<&'static str>,
 }
 
 impl PersonaSource {
-    fn new(name: &'static str, sections: Vec<PersonaSection>) -> Self {
+    fn new(name: &'static str, sections: Vec<PersonaSection>, of_agents: Vec<&'static str>) -> Self {
         let section = |section: PersonaSection| Section {
             id: section.id.to_owned(),
             text: section.text,
             // The words of a file are those of the project.
             trust: if section.file.is_some() { Trust::Project } else { Trust::Owner },
         };
-        Self { name, sections: sections.into_iter().map(section).collect() }
+        Self { name, sections: sections.into_iter().map(section).collect(), of_agents }
     }
 }
 
@@ -187,6 +194,14 @@ impl ContextSource for PersonaSource {
 
     fn limit(&self) -> usize {
         SECTIONS_LIMIT
+    }
+
+    fn changes(&self) -> bool {
+        self.name == PERSONA_NOW
+    }
+
+    fn is_for_sub_agents(&self, section: &str) -> bool {
+        self.of_agents.contains(&section)
     }
 
     fn context<'a>(&'a self, _: &'a ContextAsk) -> BoxFuture<'a, Result<Context, SourceError>> {

@@ -45,6 +45,8 @@ impl Machine {
     /// The request that asks for what follows the conversation and what is being committed.
     pub(super) fn request(&mut self) -> Arc<ModelRequest> {
         let messages = self.projector.project(self.opening.around(&self.messages).chain(&self.adding));
+        let context = self.prefix.epoch.context.as_ref();
+        let stable_system = context.and_then(|context| context.stable_bytes(&self.prefix.system));
         Arc::new(ModelRequest {
             model: self.prefix.model.clone(),
             system: self.prefix.system.clone(),
@@ -53,6 +55,7 @@ impl Machine {
             thinking: self.prefix.epoch.thinking,
             max_tokens: self.prefix.epoch.max_tokens,
             session: Some(self.session.to_string()),
+            stable_system,
         })
     }
 
@@ -158,8 +161,10 @@ impl Machine {
             };
             return self.keep_answer(ended);
         }
-        // Once for each time that it grew too long.
-        run.overflowed &= end.error.is_some();
+        if end.error.is_none() {
+            // When it grows too long again, all of it is tried again.
+            run.overflow = OverflowProgress::default();
+        }
         let ended = EndedCall { message, attempt, end, record, hooks: hooks.to_vec(), replaced };
         if let Some(ended) = self.try_otherwise(ended) {
             self.keep_answer(ended);
@@ -293,7 +298,7 @@ impl Machine {
         if let Some(error) = error {
             self.emit(Event::TurnEnded { turn });
             let error = match error.kind {
-                ModelErrorKind::ContextOverflow => match self.compact_after_overflow(error) {
+                ModelErrorKind::ContextOverflow => match self.mend_overflow(error) {
                     Ok(()) => return,
                     Err(error) => error,
                 },

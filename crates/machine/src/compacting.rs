@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use quipu_protocol::{
     Ack, CallRecord, Checkpoint, Compaction, CompactionReason, CompactionResult, Entry, EpochContext, Event,
-    Json, Limit, Message, Model, ModelError, NodeId, Outcome, Refusal, RunId, StepInfo, ToolSpec, Usage,
+    Json, Limit, Message, ModelError, NodeId, Outcome, Refusal, RunId, StepInfo, ToolSpec, Usage,
 };
 use quipu_transcript::{
-    CarriedState, CutPoint, OpeningMessages, SummaryPart, TouchedFiles, carried_words, compaction_note, cut,
-    estimate_text, measure, sent_tokens, source_details, source_words, summary_of_note, words_of_note,
+    CarriedState, CutPoint, OpeningMessages, Safeguard, SummaryPart, TouchedFiles, carried_words,
+    compaction_note, cut, estimate_text, measure, sent_tokens, source_details, source_words, summary_of_note,
+    with_sections, words_of_note,
 };
 
 use super::refreshing::AfterRefresh;
@@ -28,6 +29,8 @@ pub struct CompactionSettings {
     pub reserve_tokens: u64,
     /// About so much of the newest conversation stays as it is. At most a quarter of the window counts.
     pub keep_recent_tokens: u64,
+    /// How the model sums up in the careful way; `None` for the plain one.
+    pub safeguard: Option<Safeguard>,
 }
 
 impl CompactionSettings {
@@ -40,7 +43,7 @@ impl CompactionSettings {
 
 impl Default for CompactionSettings {
     fn default() -> Self {
-        Self { enabled: true, reserve_tokens: 16_384, keep_recent_tokens: 20_000 }
+        Self { enabled: true, reserve_tokens: 16_384, keep_recent_tokens: 20_000, safeguard: None }
     }
 }
 
@@ -52,9 +55,6 @@ pub(super) const OUTDATED: &str = "something that it was made of was forgotten m
 
 /// Characters of the user's own words that a compaction carries over, at most.
 const SAID: u64 = 32_000;
-
-/// Tokens of a context below which a model's complaint that it is too long is not taken for what it says.
-const OVERFLOW: u64 = 1_000;
 
 /// A compaction under way.
 pub(super) struct CompactionState {
@@ -118,7 +118,7 @@ impl Machine {
     }
 
     /// Keeps less and less until enough goes.
-    fn cut_that_helps(&self, mut keep: u64, least: u64) -> Option<CutPoint> {
+    pub(super) fn cut_that_helps(&self, mut keep: u64, least: u64) -> Option<CutPoint> {
         loop {
             match self.cut_at(keep) {
                 Some(found) if self.helps(found) => return Some(found),
@@ -182,7 +182,7 @@ impl Machine {
 
     /// Tokens of the newest conversation that stay: as the settings say, or what a source wants to stay, of which half of
     /// the window counts.
-    fn keep_recent(&self, window: u64) -> u64 {
+    pub(super) fn keep_recent(&self, window: u64) -> u64 {
         let wanted = self.prefix.epoch.context.as_ref().and_then(EpochContext::most_kept);
         let keep = self.compaction.keep_recent_tokens.min(window / 4);
         wanted.map_or(keep, |wanted| keep.max(wanted.min(window / 2)))
@@ -245,26 +245,7 @@ impl Machine {
         true
     }
 
-    /// The model said that the context is too long: once in a run this is mended.
-    pub(super) fn compact_after_overflow(&mut self, error: ModelError) -> Result<(), ModelError> {
-        let Some(run) = &mut self.run else { return Err(error) };
-        if !self.compaction.enabled || run.overflowed || run.aborting || self.limits.reached(run).is_some() {
-            return Err(error);
-        }
-        run.overflowed = true;
-        if self.estimated < OVERFLOW {
-            return Err(error);
-        }
-        // The model counts in its own way, or what came last is larger than its window: in the end nothing is kept
-        // but the answer that failed.
-        let keep = self.compaction.keep_recent_tokens.max(self.keep_recent(self.prefix.model.context_window));
-        let Some(found) = self.cut_that_helps(keep, 0) else { return Err(error) };
-        self.begin_turn();
-        self.begin_compaction(CompactionReason::Overflow, found, None, Some(error));
-        Ok(())
-    }
-
-    fn begin_compaction(
+    pub(super) fn begin_compaction(
         &mut self,
         reason: CompactionReason,
         cut: CutPoint,
@@ -320,6 +301,7 @@ impl Machine {
             window,
             max_tokens: self.summary_tokens(),
             dollars,
+            safeguard: self.compaction.safeguard,
         };
         let (model, thinking) = (model.clone(), self.prefix.epoch.thinking);
         self.out.push(Effect::Summarize { run, head, model, thinking, stretch: Box::new(stretch) });
@@ -349,7 +331,7 @@ impl Machine {
             Ok(Summary { made, .. }) if is_outdated => Err(Box::new(NoSummary { why: None, made })),
             result => result,
         };
-        let Summary { text, made, supplied_by, hooks, provenance, parts } = match result {
+        let Summary { mut text, made, supplied_by, hooks, provenance, mut parts } = match result {
             Ok(summary) => summary,
             Err(none) => {
                 let NoSummary { why, made } = *none;
@@ -376,6 +358,15 @@ impl Machine {
         let id = run.id.clone();
         let (reason, cut, tokens_before) = (compacting.reason, compacting.cut, compacting.tokens_before);
         let taken = &self.messages[cut.begin..cut.first_kept];
+        let said = self.nodes.get(cut.begin..cut.first_kept).unwrap_or_default();
+        // What a source or a hook gave stands as they gave it.
+        if let Some(safeguard) = &self.compaction.safeguard
+            && supplied_by.is_none()
+            && hooks.is_empty()
+        {
+            let turns = cut.turn.unwrap_or(cut.first_kept) - cut.begin;
+            (text, parts) = with_sections(&text, (taken, turns), said, safeguard);
+        }
         let mut files = TouchedFiles::default();
         let earlier = match self.messages.first().map(AsRef::as_ref) {
             Some(Message::CompactionSummary(before)) => words_of_note(&before.summary),
@@ -389,7 +380,6 @@ impl Machine {
         let most = self.carried_over();
         let summary = carried.appended_to(compaction_note(&text, earlier, taken, &files, most));
         let before = self.compacted.as_ref().map_or_else(Vec::new, |before| source_words(before, most));
-        let said = self.nodes.get(cut.begin..cut.first_kept).unwrap_or_default();
         let said = taken.iter().zip(said).filter_map(|(message, node)| {
             Some(SummaryPart { text: carried_words(message, most)?, nodes: vec![*node] })
         });
@@ -474,6 +464,7 @@ impl Machine {
         };
         let CompactionState { reason, error, has_prompt, .. } = *compacting;
         let done = matches!(result, CompactionResult::Done { .. });
+        let is_stopped = matches!(result, CompactionResult::Aborted);
         run.compaction_failed |= !done;
         let (turn, aborting) = (run.turn, run.aborting);
         let spent = self.limits.max_cost.filter(|max| run.spent() >= *max).filter(|_| !aborting);
@@ -484,6 +475,14 @@ impl Machine {
         match (reason, error) {
             (CompactionReason::Manual, _) => self.answer_queued_prompt(has_prompt && !aborting),
             (CompactionReason::Overflow, Some(error)) if !done => {
+                let is_over = aborting || is_stopped || spent.is_some();
+                let error = match is_over {
+                    true => error,
+                    false => match self.shorten_after_overflow(error) {
+                        Ok(()) => return,
+                        Err(error) => error,
+                    },
+                };
                 self.emit(Event::TurnEnded { turn });
                 self.end_run(if aborting { Outcome::Aborted } else { Outcome::Failed(error) });
             }
@@ -533,24 +532,4 @@ pub fn failed_summary_json(why: Option<&str>, usage: &Usage) -> Json {
         "data": { "error": why, "aborted": why.is_none(), "usage": usage },
     });
     Json::from(&data)
-}
-
-impl Purpose {
-    /// Its word in records, traces and settings.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Compaction => "compaction",
-            Self::Branch => "branch_summary",
-        }
-    }
-}
-
-impl Stretch {
-    /// The same for another model than the session's: what fits its window, and an answer that it can give.
-    #[must_use]
-    pub fn for_model(self, model: &Model) -> Self {
-        let window = if model.context_window == 0 { u64::MAX } else { model.context_window };
-        let most = if model.max_tokens == 0 { u64::MAX } else { model.max_tokens };
-        Self { window, max_tokens: self.max_tokens.min(most), ..self }
-    }
 }

@@ -172,6 +172,7 @@ impl Machine {
             window: if model.context_window == 0 { u64::MAX } else { model.context_window },
             max_tokens: self.summary_tokens().min(BRANCH),
             dollars,
+            safeguard: None,
         };
         let thinking = self.prefix.epoch.thinking;
         self.out.push(Effect::Summarize { run, head, model, thinking, stretch: Box::new(stretch) });

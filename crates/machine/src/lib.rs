@@ -23,6 +23,7 @@ mod judging;
 mod jump;
 mod limits;
 mod moving;
+mod overflow;
 mod places;
 mod plan_switch;
 mod pruning;
@@ -32,6 +33,8 @@ mod shell;
 mod shell_profile;
 mod sides;
 mod starting;
+#[expect(missing_docs, reason = "fields are named for what they hold, and the engine alone reads them")]
+mod summaries;
 #[cfg(test)]
 mod tests;
 mod todo;
@@ -67,9 +70,10 @@ pub use hooked::{HookPrompt, Interventions, record_hooks};
 use jump::JumpState;
 pub use limits::Limits;
 use moving::MoveState;
+use overflow::OverflowProgress;
 pub use places::{JumpTarget, SessionPlace};
 pub use plan_switch::PlanSwitch;
-pub use pruning::PruneSettings;
+pub use pruning::{CacheExpiry, PruneSettings};
 pub use pruning::{MEASURED, PruneState};
 use refreshing::RefreshState;
 pub use refreshing::{ConversationBrief, EpochReason, RefreshResult, Refreshes};
@@ -79,6 +83,7 @@ use shell::{NoteState, Shells};
 pub use sides::SideCall;
 use sides::Sides;
 use starting::StartState;
+pub use summaries::{Calls, NoSummary, Purpose, Stretch, Summary};
 use todo::TodoState;
 pub use todo::{TODO_WIDGET, todo_lines};
 use tool_jump::ToolJumpState;
@@ -98,8 +103,8 @@ struct Run {
     /// What calls beside the conversation cost that it pays for.
     side_cost: f64,
     aborting: bool,
-    /// The model said that the context is too long, and it was compacted.
-    overflowed: bool,
+    /// What was done since the model said that the context is too long.
+    overflow: OverflowProgress,
     /// Why its last call was not sent once more.
     refused: Option<Outcome>,
     /// A compaction failed; the run goes on without.
@@ -126,7 +131,7 @@ impl Run {
             cost: 0.0,
             side_cost: 0.0,
             aborting: false,
-            overflowed: false,
+            overflow: OverflowProgress::default(),
             refused: None,
             compaction_failed: false,
             is_outdated: false,
@@ -207,6 +212,7 @@ pub struct Machine {
     /// The sum of the messages' estimated tokens.
     estimated: u64,
     prune: PruneSettings,
+    cache_expiry: Option<Arc<CacheExpiry>>,
     compaction: CompactionSettings,
     prefix: Prefix,
     /// What requests have before the conversation.
@@ -289,6 +295,7 @@ impl Machine {
             compacted: start.compacted,
             left,
             prune: start.prune,
+            cache_expiry: start.cache_expiry,
             compaction: start.compaction,
             prefix_tokens,
             opening: OpeningMessages::of(start.prefix.epoch.context.as_ref()),

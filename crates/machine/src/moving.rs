@@ -123,7 +123,7 @@ impl Machine {
         self.messages = place.messages;
         self.nodes = place.nodes;
         self.compacted = place.compacted;
-        let records = if self.prune.enabled { place.prunes } else { Vec::new() };
+        let records = self.prune.applied(place.prunes);
         let measured = self.left.measured;
         self.left = PruneState::of(&records, &mut self.messages, &self.nodes, place.old, self.prefix_tokens);
         self.left.measured = self.left.measured.or(measured);

@@ -4,9 +4,58 @@
 use std::sync::Arc;
 
 use quipu_protocol::{Entry, Event, Message, NodeId};
-use quipu_transcript::{Measure, Prune, PruneReport, is_prunable, last_turns, measure, sent_tokens};
+use quipu_transcript::{
+    Measure, Prune, PruneReport, PruneStart, PruneStyle, ToolGlobs, estimate_tokens, is_prunable, is_settled,
+    last_turns, measure, sent_tokens,
+};
 
 use super::{Draft, Machine, Phase, Plan, Start, Tag};
+
+/// What of old results is left out of requests once the provider does not hold the conversation any more: leaving it out costs
+/// nothing then. It is recorded, and holds from there on. The graph keeps the results whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheExpiry {
+    /// Seconds after an answer of the same model after which its cache is taken to be gone.
+    pub ttl_seconds: u64,
+    /// What came from so many of the last answers on stays, at least one. Nothing happens before there are as many.
+    pub keep_answers: u64,
+    /// Results are shortened where the context fills so much of the model's window.
+    pub soft_percent: u64,
+    /// The oldest ones are replaced where it still fills so much.
+    pub hard_percent: u64,
+    /// Results of at most so many characters are not shortened.
+    pub trim_characters: u64,
+    /// Characters of the beginning of one that is shortened.
+    pub head_characters: u64,
+    /// Characters of its end.
+    pub tail_characters: u64,
+    /// What stands in the place of one that is replaced; `None` to replace none.
+    pub placeholder: Option<String>,
+    /// None is replaced unless those that can be have so many characters together.
+    pub min_clear_characters: u64,
+    /// Whose results these are.
+    pub tools: ToolGlobs,
+}
+
+impl Default for CacheExpiry {
+    fn default() -> Self {
+        Self {
+            ttl_seconds: 300,
+            keep_answers: 3,
+            soft_percent: 30,
+            hard_percent: 50,
+            trim_characters: 4_000,
+            head_characters: 1_500,
+            tail_characters: 1_500,
+            placeholder: Some("[This old tool result is left out.]".into()),
+            min_clear_characters: 50_000,
+            tools: ToolGlobs::default(),
+        }
+    }
+}
+
+/// Characters for each token.
+const CHARACTERS: u64 = 4;
 
 /// When results of tools are left out of requests, and which. They stay in the graph, and `recall` reads them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +70,15 @@ pub struct PruneSettings {
     pub keep_turns: u64,
     /// Results of at most so many characters (UTF-16 code units, 4,800 for an image) stay; at least 2,000 count.
     pub min_characters: u64,
+}
+
+impl PruneSettings {
+    /// What holds of the records of a lineage: those that point to `recall` only where the model has it.
+    #[must_use]
+    pub fn applied(&self, mut records: Vec<(usize, Prune)>) -> Vec<(usize, Prune)> {
+        records.retain(|(_, prune)| self.enabled || !prune.style.is_pointer());
+        records
+    }
 }
 
 impl Default for PruneSettings {
@@ -100,6 +158,74 @@ impl PruneState {
 impl Machine {
     /// What is to be left out before the next call.
     pub(super) fn prune_is_due(&self) -> Option<Prune> {
+        self.pointers_are_due().or_else(|| self.expiry_is_due())
+    }
+
+    /// Whether the provider still holds the conversation, as far as is known: it answered a moment ago. An answer of the
+    /// future, as clocks can jump, is one of now. Without an answer there is nothing that could have expired.
+    fn cache_is_expired(&self, ttl_seconds: u64) -> bool {
+        let model = &self.prefix.model;
+        let last = self.messages.iter().rev().find_map(|message| match &**message {
+            Message::Assistant(answer)
+                if is_settled(answer.stop_reason)
+                    && answer.model == model.id
+                    && answer.provider == model.provider =>
+            {
+                Some(answer.timestamp)
+            }
+            _ => None,
+        });
+        let ttl = i64::try_from(ttl_seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
+        last.is_some_and(|last| self.now.saturating_sub(last) >= ttl)
+    }
+
+    /// What is left out as the provider has to read everything again anyway: first results are shortened, and the oldest ones
+    /// replaced where that is not enough.
+    fn expiry_is_due(&self) -> Option<Prune> {
+        let expiry = self.cache_expiry.as_deref()?;
+        let window = self.prefix.model.context_window;
+        let size = if window == 0 { 0 } else { self.size() };
+        if size <= percent(window, expiry.soft_percent) || !self.cache_is_expired(expiry.ttl_seconds) {
+            return None;
+        }
+        let end = last_turns(&self.messages, expiry.keep_answers)?;
+        let prune = Prune {
+            before: *self.nodes.get(end)?,
+            min_characters: expiry.trim_characters,
+            style: PruneStyle::Trim { head: expiry.head_characters, tail: expiry.tail_characters },
+            tools: expiry.tools.clone(),
+            from: PruneStart::User,
+        };
+        let is_useful = prune.savings(&self.messages, &self.nodes).next().is_some();
+        if is_useful {
+            return Some(prune);
+        }
+        let prune = Prune { style: PruneStyle::Clear(expiry.placeholder.clone()?), ..prune };
+        let hard = percent(window, expiry.hard_percent);
+        if size < hard {
+            return None;
+        }
+        let found: Vec<(usize, u64)> = prune.savings(&self.messages, &self.nodes).collect();
+        let characters = found.iter().filter_map(|(at, _)| self.messages.get(*at));
+        let characters = characters.fold(0_u64, |sum, message| sum.saturating_add(estimate_tokens(message)));
+        if characters.saturating_mul(CHARACTERS) < expiry.min_clear_characters {
+            return None;
+        }
+        let (mut left, mut before) = (size, None);
+        for (at, tokens) in found {
+            if left < hard {
+                break;
+            }
+            left = left.saturating_sub(self.corrected(tokens));
+            before = self.nodes.get(at + 1).copied();
+        }
+        let prune = Prune { before: before?, ..prune };
+        // A node that a compaction holds can be several messages.
+        let is_useful = prune.savings(&self.messages, &self.nodes).next().is_some();
+        is_useful.then_some(prune)
+    }
+
+    fn pointers_are_due(&self) -> Option<Prune> {
         let PruneSettings { enabled, trigger_percent, clear_at_least_percent, keep_turns, min_characters } =
             self.prune;
         let window = self.prefix.model.context_window;
@@ -112,7 +238,8 @@ impl Machine {
         let tokens = found.fold(0_u64, |sum, message| sum.saturating_add(sent_tokens(message)));
         let frees = self.corrected(tokens) >= percent(window, clear_at_least_percent).max(1);
         let before = *self.nodes.get(end)?;
-        frees.then_some(Prune { before, min_characters })
+        let (style, tools, from) = (PruneStyle::Pointer, ToolGlobs::default(), PruneStart::First);
+        frees.then_some(Prune { before, min_characters, style, tools, from })
     }
 
     /// Before a call: records what the requests from here on leave out.

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use quipu_dag::{Blob, NewChunk};
 use quipu_protocol::{
-    Ack, AskId, BashExecutionMessage, CallEnd, CallEvent, CallRecord, Command, Compaction, CompactionReason,
-    Entry, Epoch, Event, ItemId, Json, MergeSide, Message, Model, ModelRequest, MoveFiles, MoveReport,
-    NodeId, Notice, Outcome, Provenance, QueuedItem, Refusal, RunId, Scope, SessionId, StepInfo, Thinking,
-    ToolCall, ToolSpec, Touches, UnixMs, Usage, UserInput,
+    Ack, AskId, BashExecutionMessage, CallEnd, CallEvent, CallRecord, Command, Compaction, Entry, Epoch,
+    Event, ItemId, Json, MergeSide, Message, Model, ModelRequest, MoveFiles, MoveReport, NodeId, Notice,
+    Outcome, Provenance, QueuedItem, Refusal, RunId, Scope, SessionId, StepInfo, Thinking, ToolCall,
+    ToolSpec, Touches, UnixMs, UserInput,
 };
-use quipu_transcript::{FilePlan, Measure, Prune, SummaryPart};
-use serde::{Deserialize, Serialize};
+use quipu_transcript::{FilePlan, Measure, Prune};
 
 use super::hooked::Interventions;
 use super::{
-    BackgroundNote, CompactionSettings, ConversationBrief, EpochReason, FallbackRequest, FallbackResult,
-    FinishedCall, HookPrompt, JumpTarget, KillError, Limits, LiveChanges, PlanSwitch, PruneSettings,
-    RecordedRequest, RefreshResult, Refreshes, ReplyId, SessionPlace, ShellRunError, SideCall,
+    BackgroundNote, CacheExpiry, CompactionSettings, ConversationBrief, EpochReason, FallbackRequest,
+    FallbackResult, FinishedCall, HookPrompt, JumpTarget, KillError, Limits, LiveChanges, NoSummary,
+    PlanSwitch, PruneSettings, RecordedRequest, RefreshResult, Refreshes, ReplyId, SessionPlace,
+    ShellRunError, SideCall, Stretch, Summary,
 };
 
 /// Values for a command that the machine cannot create: it has no randomness and does no IO.
@@ -664,85 +664,6 @@ pub(super) struct PendingToolJump {
     pub(super) jump: ToolJump,
 }
 
-/// The purpose of a summary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// Replaces the beginning of the context.
-    Compaction,
-    /// Summarizes a branch that was left.
-    Branch,
-}
-
-/// Messages to summarize.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Stretch {
-    pub purpose: Purpose,
-    /// Why, where it is compacted.
-    pub reason: Option<CompactionReason>,
-    /// Whether a summary was made before that is not used.
-    pub is_again: bool,
-    /// The summary of the previous compaction.
-    pub previous: Option<String>,
-    /// Whole turns.
-    pub history: Vec<Arc<Message>>,
-    /// The beginning of a turn whose end stays.
-    pub turn: Vec<Arc<Message>>,
-    /// The oldest node that stays; `None` where none does.
-    pub first_kept: Option<NodeId>,
-    /// What the summary should focus on.
-    pub focus: Option<String>,
-    /// Tokens that a request may have, its answer included.
-    pub window: u64,
-    /// Tokens of the answer at most.
-    pub max_tokens: u64,
-    /// US dollars that the run may still spend.
-    pub dollars: Option<f64>,
-}
-
-/// The model calls of a summary.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Calls {
-    pub usage: Usage,
-    pub records: Vec<CallRecord>,
-    /// US dollars that they may have cost besides.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub assumed: f64,
-}
-
-fn is_zero(dollars: &f64) -> bool {
-    *dollars == 0.0
-}
-
-impl Calls {
-    /// US dollars that they cost, or may have cost.
-    pub fn cost(&self) -> f64 {
-        self.usage.cost.total + self.assumed
-    }
-}
-
-/// The text that stands for messages, and the calls that made it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Summary {
-    pub text: String,
-    pub made: Calls,
-    /// Who gave it in place of the model.
-    pub supplied_by: Option<String>,
-    /// The hook that supplied it, where one did.
-    pub hooks: Vec<Json>,
-    /// Where it comes from, when that is no model.
-    pub provenance: Option<Provenance>,
-    /// The parts of it that repeat words of nodes.
-    pub parts: Vec<SummaryPart>,
-}
-
-/// Why there is no summary, and the calls that were made for it all the same.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NoSummary {
-    /// In one line; `None` when it was stopped.
-    pub why: Option<String>,
-    pub made: Calls,
-}
-
 /// The prefix of all requests until the next epoch.
 #[derive(Debug, Clone)]
 pub struct Prefix {
@@ -775,6 +696,8 @@ pub struct Start {
     /// Where the lineage says that results are left out: with the number of messages before it.
     pub prunes: Vec<(usize, Prune)>,
     pub prune: PruneSettings,
+    /// What is left out when the provider's cache has expired; `None` for nothing.
+    pub cache_expiry: Option<Arc<CacheExpiry>>,
     pub compaction: CompactionSettings,
     pub prefix: Prefix,
     pub steering: Vec<QueuedInput>,

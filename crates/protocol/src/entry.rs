@@ -173,6 +173,9 @@ pub struct EpochContext {
     /// The sections, in the order of the prompt. Two line ends stand between two of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sections: Vec<PromptSection>,
+    /// Bytes at the end of the system prompt that change from session to session; 0 where nobody says so.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub changing: u64,
     /// Tokens of the newest conversation that stay as they are at a compaction, by the name of the source that wants it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub keep_recent: BTreeMap<String, u64>,
@@ -211,7 +214,19 @@ pub struct OpeningBoundary {
     pub user: String,
 }
 
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
+}
+
 impl EpochContext {
+    /// Bytes at the beginning of the system prompt that are the same from session to session; `None` where nobody says so.
+    #[must_use]
+    pub fn stable_bytes(&self, system: &str) -> Option<usize> {
+        let changing = usize::try_from(self.changing).ok().filter(|changing| *changing > 0)?;
+        let stable = system.len().checked_sub(changing)?;
+        (stable > 0 && system.is_char_boundary(stable)).then_some(stable)
+    }
+
     /// Tokens that stay: what the source wants that wants most.
     pub fn most_kept(&self) -> Option<u64> {
         self.keep_recent.values().copied().max()
@@ -232,6 +247,13 @@ pub struct PromptSection {
     pub start: u64,
     /// How many bytes of the system prompt it has.
     pub bytes: u64,
+    /// Whether sub-agents of the session do not have it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub main_only: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// Whose words a text holds, and so how far a model may follow them.

@@ -235,6 +235,9 @@ pub struct ModelRequest {
     pub model: Arc<Model>,
     /// The system prompt; empty for none.
     pub system: Arc<str>,
+    /// Bytes of its beginning that are the same from session to session, so that a provider can keep them apart from what
+    /// follows; `None` where nobody says so.
+    pub stable_system: Option<usize>,
     /// The tools, in the order in which they are declared.
     pub tools: Arc<[ToolSpec]>,
     /// A valid conversation: every tool call answered once, starting with the user's side. It may still hold

@@ -117,6 +117,7 @@ mod tests {
             thinking: Thinking::Off,
             max_tokens: None,
             session: None,
+            stable_system: None,
         };
         MostTokens::of(&request, &vec![b' '; bytes]).input
     }
@@ -140,6 +141,7 @@ mod tests {
             thinking: Thinking::Off,
             max_tokens: None,
             session: None,
+            stable_system: None,
         };
         let most = |params: &str, body: &[u8]| {
             let most = MostTokens::of(&request(model(params)), body);

@@ -267,6 +267,7 @@ mod tests {
             thinking: Thinking::Off,
             max_tokens: None,
             session: None,
+            stable_system: None,
         };
         let header = Header::of(&request, &Places::default());
         let answer = RecordedAnswer {

@@ -364,7 +364,8 @@ pub fn counts(answer: &AssistantMessage) -> bool {
 }
 
 /// Whether a turn ended in a way that can be answered: not failed, aborted, put off or still streaming.
-pub(crate) fn is_settled(stop_reason: StopReason) -> bool {
+#[must_use]
+pub fn is_settled(stop_reason: StopReason) -> bool {
     match stop_reason {
         StopReason::Stop | StopReason::Length | StopReason::ToolUse => true,
         StopReason::Error | StopReason::Aborted | StopReason::Deferred | StopReason::Pending => false,

@@ -17,15 +17,116 @@ const LEAST: u64 = 2_000;
 /// UTF-16 code units that count as one token.
 const CHARACTERS: u64 = 4;
 
-/// What a session records when it begins to leave out results: all before a node, and larger than a size. Failures
-/// stay. Requests from there on follow from it and the messages alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What a session records when it begins to leave out results: all before a node, and larger than a size. Where they are
+/// pointed to, failures stay. Requests from there on follow from it and the messages alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Prune {
     /// The first message that is left alone, with all after it.
     pub before: NodeId,
     /// Characters (UTF-16 code units, 4,800 for an image) above which a result is left out; at least 2,000 count.
     pub min_characters: u64,
+    /// What stands in the place of a result.
+    #[serde(default, skip_serializing_if = "PruneStyle::is_pointer")]
+    pub style: PruneStyle,
+    /// Whose results these are.
+    #[serde(default, skip_serializing_if = "ToolGlobs::is_everything")]
+    pub tools: ToolGlobs,
+    /// Which are left alone at the beginning.
+    #[serde(default, skip_serializing_if = "PruneStart::is_first")]
+    pub from: PruneStart,
+}
+
+/// What stands in the place of a result that is left out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PruneStyle {
+    /// Its beginning and its end, and how `recall` reads it.
+    #[default]
+    Pointer,
+    /// So many characters of its beginning and of its end.
+    Trim {
+        /// Of its beginning.
+        head: u64,
+        /// Of its end.
+        tail: u64,
+    },
+    /// A text.
+    Clear(String),
+}
+
+impl PruneStyle {
+    /// Whether the model reads what is left out with `recall`.
+    #[must_use]
+    pub fn is_pointer(&self) -> bool {
+        matches!(self, Self::Pointer)
+    }
+}
+
+/// Where results begin that can be left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PruneStart {
+    /// At the first message.
+    #[default]
+    First,
+    /// At the first message of the user: what was read before it stays.
+    User,
+}
+
+impl PruneStart {
+    fn is_first(&self) -> bool {
+        matches!(self, Self::First)
+    }
+
+    /// How many messages stand before it.
+    fn skipped(self, messages: &[Arc<Message>]) -> usize {
+        match self {
+            Self::First => 0,
+            Self::User => messages
+                .iter()
+                .position(|message| matches!(**message, Message::User(_)))
+                .unwrap_or(messages.len()),
+        }
+    }
+}
+
+/// Names of tools, in which `*` stands for any characters.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ToolGlobs {
+    /// Only these, where there are some.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// None of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
+}
+
+impl ToolGlobs {
+    fn is_everything(&self) -> bool {
+        self.allow.is_empty() && self.deny.is_empty()
+    }
+
+    /// Whether a tool is meant; one that is denied never is.
+    #[must_use]
+    pub fn has(&self, tool: &str) -> bool {
+        let is_one = |globs: &[String]| globs.iter().any(|glob| is_match(glob, tool));
+        !is_one(&self.deny) && (self.allow.is_empty() || is_one(&self.allow))
+    }
+}
+
+/// Whether a name is one that a pattern means; letters count in any case.
+fn is_match(glob: &str, name: &str) -> bool {
+    let (glob, name) = (glob.trim().to_lowercase(), name.to_lowercase());
+    let Some((first, rest)) = glob.split_once('*') else { return glob == name };
+    let Some(mut left) = name.strip_prefix(first) else { return false };
+    let Some((middle, last)) = rest.rsplit_once('*') else { return left.ends_with(rest) };
+    for part in middle.split('*') {
+        let Some((_, behind)) = left.split_once(part) else { return false };
+        left = behind;
+    }
+    left.ends_with(last)
 }
 
 /// The effect of a prune on a context.
@@ -67,8 +168,9 @@ impl Prune {
     pub fn apply(&self, messages: &mut [Arc<Message>], nodes: &[NodeId]) -> PruneReport {
         let until = nodes.iter().position(|node| *node == self.before).unwrap_or(0);
         let mut pruned = PruneReport { until, ..PruneReport::default() };
-        for (message, node) in messages.iter_mut().zip(nodes).take(until) {
-            if let Some((pointer, tokens)) = self.pointer(message, *node) {
+        let skipped = self.from.skipped(messages);
+        for (message, node) in messages.iter_mut().zip(nodes).take(until).skip(skipped) {
+            if let Some((pointer, tokens)) = self.instead(message, *node) {
                 *message = Arc::new(pointer);
                 pruned.results += 1;
                 pruned.tokens = pruned.tokens.saturating_add(tokens);
@@ -77,18 +179,34 @@ impl Prune {
         pruned
     }
 
+    /// What it would save of these messages, each with its place: estimated tokens. Nothing is changed.
+    pub fn savings<'a>(
+        &'a self,
+        messages: &'a [Arc<Message>],
+        nodes: &'a [NodeId],
+    ) -> impl Iterator<Item = (usize, u64)> + 'a {
+        let until = nodes.iter().position(|node| *node == self.before).unwrap_or(0);
+        let all = messages.iter().zip(nodes).enumerate().take(until).skip(self.from.skipped(messages));
+        all.filter_map(|(at, (message, node))| Some((at, self.instead(message, *node)?.1)))
+    }
+
     /// What stands in place of a message, and the estimated tokens that this saves.
-    fn pointer(&self, message: &Message, node: NodeId) -> Option<(Message, u64)> {
+    fn instead(&self, message: &Message, node: NodeId) -> Option<(Message, u64)> {
         let Message::ToolResult(result) = message else { return None };
-        if !is_prunable(message, self.min_characters) {
+        if !self.tools.has(&result.tool_name) {
             return None;
         }
-        let pointer = Message::ToolResult(ToolResultMessage {
-            content: vec![Content::text(words(result, node))],
-            ..result.clone()
-        });
-        let saved = sent_tokens(message).saturating_sub(sent_tokens(&pointer));
-        Some((pointer, saved))
+        let text = match &self.style {
+            PruneStyle::Pointer if is_prunable(message, self.min_characters) => words(result, node),
+            PruneStyle::Pointer => return None,
+            PruneStyle::Trim { head, tail } => trimmed(result, self.min_characters, *head, *tail)?,
+            PruneStyle::Clear(text) => text.clone(),
+        };
+        let short =
+            Message::ToolResult(ToolResultMessage { content: vec![Content::text(text)], ..result.clone() });
+        let saved = sent_tokens(message).saturating_sub(sent_tokens(&short));
+        // Where nothing is saved, it stays.
+        (self.style.is_pointer() || saved > 0).then_some((short, saved))
     }
 }
 
@@ -112,6 +230,28 @@ pub fn last_turns(messages: &[Arc<Message>], turns: u64) -> Option<usize> {
         }
         left == 0
     })
+}
+
+/// The text of a result that has more characters, without its middle.
+fn trimmed(result: &ToolResultMessage, most: u64, head: u64, tail: u64) -> Option<String> {
+    let texts = result.content.iter().filter_map(|block| match block {
+        Content::Text(text) => Some(text.text.as_str()),
+        Content::Image(_) => Some("[image left out]"),
+        _ => None,
+    });
+    let text = texts.collect::<Vec<_>>().join("\n");
+    let count = text.chars().count();
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let (head, tail) = (size(head), size(tail));
+    if count <= size(most) || head.saturating_add(tail) >= count {
+        return None;
+    }
+    let at = |nth: usize| text.char_indices().nth(nth).map_or(text.len(), |(at, _)| at);
+    Some(format!(
+        "{}\n...\n{}\n\n[This result is shortened: its first {head} and last {tail} of {count} characters.]",
+        &text[..at(head)],
+        &text[at(count - tail)..]
+    ))
 }
 
 fn words(result: &ToolResultMessage, node: NodeId) -> String {
@@ -182,7 +322,7 @@ mod tests {
         ];
         let nodes: Vec<NodeId> = (0..7).map(node).collect();
         let mut messages = original.to_vec();
-        let prune = Prune { before: node(5), min_characters: 0 };
+        let prune = pointers(node(5), 0);
         let pruned = prune.apply(&mut messages, &nodes);
         assert_eq!((pruned.results, pruned.until), (2, 5));
         let same = |at: &usize| Arc::ptr_eq(&original[*at], &messages[*at]);
@@ -200,14 +340,81 @@ mod tests {
         // Again, it finds nothing; nor where the node is gone.
         let before = messages.clone();
         assert_eq!(prune.apply(&mut messages, &nodes), PruneReport { until: 5, ..PruneReport::default() });
-        let gone = Prune { before: node(9), ..prune };
+        let gone = Prune { before: node(9), ..prune.clone() };
         assert_eq!(gone.apply(&mut original.to_vec(), &nodes), PruneReport::default());
         assert!(before.iter().zip(&messages).all(|(one, other)| Arc::ptr_eq(one, other)));
     }
 
+    fn pointers(before: NodeId, min_characters: u64) -> Prune {
+        let (style, tools, from) = Default::default();
+        Prune { before, min_characters, style, tools, from }
+    }
+
+    #[test]
+    fn results_are_trimmed_and_cleared_behind_the_first_request() {
+        let long = format!("{}{}", "é".repeat(3_000), "z".repeat(2_000));
+        let image = Content::Image(ImageContent { data: "AAAA".into(), mime_type: "image/png".into() });
+        let original = [
+            result(vec![Content::text(&*long)], false),
+            Arc::new(Message::user("x".repeat(9_000), 0)),
+            result(vec![Content::text(&*long)], true),
+            result(vec![Content::text("short"), image], false),
+            result(vec![Content::text(&*long)], false),
+            Arc::new(Message::Assistant(AssistantMessage::default())),
+        ];
+        let nodes: Vec<NodeId> = (0..6).map(node).collect();
+        let style = PruneStyle::Trim { head: 10, tail: 20 };
+        let trim = Prune { style, from: PruneStart::User, ..pointers(node(4), 4_000) };
+        let mut messages = original.to_vec();
+        assert_eq!(trim.savings(&messages, &nodes).map(|(at, _)| at).collect::<Vec<_>>(), [2]);
+        assert_eq!(trim.apply(&mut messages, &nodes).results, 1, "failures as well");
+        let expect = format!(
+            "{}\n...\n{}\n\n[This result is shortened: its first 10 and last 20 of 5000 characters.]",
+            "é".repeat(10),
+            "z".repeat(20)
+        );
+        assert_eq!(text(&messages[2]), expect);
+        assert_eq!(trim.apply(&mut messages, &nodes).results, 0, "once");
+        let clear = Prune { style: PruneStyle::Clear("gone".into()), before: node(5), ..trim.clone() };
+        assert_eq!(clear.apply(&mut messages, &nodes).results, 3);
+        assert_eq!(clear.apply(&mut messages, &nodes).results, 0);
+        let found: Vec<&str> = messages.iter().map(|message| text(message)).collect();
+        assert_eq!(found[0], long);
+        assert_eq!(found[1..], ["", "gone", "gone", "gone", ""]);
+        // Neither where a tool is left alone, nor where nothing gets shorter.
+        let tools = ToolGlobs { allow: Vec::new(), deny: vec!["T*".into()] };
+        assert_eq!(Prune { tools, ..clear }.savings(&original, &nodes).count(), 0);
+        let style = PruneStyle::Trim { head: u64::MAX, tail: 4_000 };
+        assert_eq!(Prune { style, ..trim }.savings(&original, &nodes).count(), 0);
+    }
+
+    #[test]
+    fn tools_are_named_by_patterns() {
+        let check = |glob: &str, yes: &[&str], no: &[&str]| {
+            assert!(yes.iter().all(|name| is_match(glob, name)), "{glob}");
+            assert!(!no.iter().any(|name| is_match(glob, name)), "{glob}");
+        };
+        check("read", &["read", "READ"], &["reads", ""]);
+        check("*", &["", "x"], &[]);
+        check("mcp_*", &["mcp_", "mcp_a"], &["mcp", "xmcp_a"]);
+        check("*_get", &["a_get", "_get"], &["get", "a_gets"]);
+        check("a*b*c", &["abc", "axxbxxc"], &["ab", "acb", "abcd"]);
+        check("a**b", &["ab", "axb"], &["a"]);
+        let globs = ToolGlobs { allow: vec!["a*".into()], deny: vec!["ab".into()] };
+        assert_eq!(["a", "ab", "b"].map(|name| globs.has(name)), [true, false, false]);
+    }
+
     #[test]
     fn prune_is_recorded_by_an_entry() {
-        let prune = Prune { before: node(7), min_characters: 4_000 };
+        let prune = pointers(node(7), 4_000);
+        assert!(!prune.entry().get().contains("style"), "as before there were others");
+        let tools = ToolGlobs { allow: vec!["re*".into()], deny: vec!["read".into()] };
+        let styles =
+            [PruneStyle::Pointer, PruneStyle::Trim { head: 1, tail: 2 }, PruneStyle::Clear("x".into())];
+        for style in styles {
+            let prune = Prune { style, tools: tools.clone(), from: PruneStart::User, ..prune.clone() };
+            assert_eq!(Prune::of_entry(&prune.entry()), Some(prune));
+        }
         assert_eq!(Prune::of_entry(&prune.entry()), Some(prune));
         for other in [
             r#"{"type":"label","label":"quipu.prune"}"#,

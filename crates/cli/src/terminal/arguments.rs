@@ -163,7 +163,7 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 49] = [
+    const ELSEWHERE: [&str; 55] = [
         "past.",
         "tools",
         "web.",
@@ -187,8 +187,14 @@ mod tests {
         "proxyLocalServers",
         "localServers",
         "compaction.mode",
+        "compaction.recentTurns",
+        "compaction.maxHistoryPercent",
+        "compaction.identifiers",
+        "compaction.qualityRetries",
+        "compaction.timeoutSeconds",
         "steeringMode",
         "followUpMode",
+        "context.expiry.",
         "context.prune.triggerPercent",
         "context.prune.clearAtLeastPercent",
         "context.prune.keepTurns",

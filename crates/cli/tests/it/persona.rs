@@ -109,6 +109,58 @@ fn persona_prompt_is_frozen_until_the_next_session() {
     assert!(next.contains("\nWild.\n") && next.contains("\nAnn.\n"), "{next}");
 }
 
+/// The texts of the blocks of a request's system prompt.
+fn system_blocks(request: &quipu_testkit::CapturedRequest) -> Vec<String> {
+    let body: Value = request.json();
+    let blocks = body["system"].as_array().unwrap();
+    assert!(blocks.iter().all(|block| block["cache_control"].is_object()), "{blocks:?}");
+    blocks.iter().map(|block| block["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn provider_is_told_where_the_persona_begins_to_change() {
+    let world = world(3);
+    world.file("SOUL.md", "Calm.");
+    world.file("HEARTBEAT.md", "- look at the mail");
+    world.run(&["-p", "hello"]).ok();
+    world.run(&["-p", "-c", "again"]).ok();
+    let requests = world.requests();
+    let first = system_blocks(&requests[0]);
+    assert_eq!(first.len(), 2, "{first:?}");
+    assert!(first[0].contains("Calm.") && first[1].contains("- look at the mail"), "{first:?}");
+    assert!(!first[0].contains("os=") && first[1].contains("Working directory: "), "{first:?}");
+    assert_eq!(system_blocks(&requests[1]), first, "also where the session is continued");
+    // Another session has the same beginning, whatever changes.
+    world.file("HEARTBEAT.md", "- look at the garden");
+    world.run(&["-p", "hello"]).ok();
+    let second = system_blocks(&world.requests()[2]);
+    assert!(second[0] == first[0] && second[1] != first[1], "{second:?}");
+}
+
+#[test]
+fn sub_agents_of_a_persona_have_the_minimal_sections() {
+    let task = |id: &str| call(id, "task", &json!({ "prompt": "Look around.", "description": "Look" }));
+    let says = |text: &str| Answer::new().text(text).reply();
+    let world = World::new([task("c1"), says("seen"), says("done"), task("c2"), says("seen"), says("done")]);
+    let settings =
+        json!({ "retry": { "baseDelayMs": 1 }, "prompt": { "persona": true }, "agents": { "tool": "on" } });
+    std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
+    world.file("SOUL.md", "Calm.");
+    world.file("MEMORY.md", "Ann likes tea.");
+    world.file("HEARTBEAT.md", "- look at the mail");
+    world.run(&["-p", "hello"]).ok();
+    // Also where the session is continued.
+    world.run(&["-p", "-c", "again"]).ok();
+    let requests = world.requests();
+    for (parent, child) in [(0, 1), (3, 4)] {
+        let parent = system_blocks(&requests[parent]).concat();
+        assert!(parent.contains("Ann likes tea.") && parent.contains("- look at the mail"), "{parent}");
+        let child = system_blocks(&requests[child]).concat();
+        assert!(child.contains("You are a person's own assistant") && child.contains("Calm."), "{child}");
+        assert!(!child.contains("Ann likes tea.") && !child.contains("look at the mail"), "{child}");
+    }
+}
+
 #[test]
 fn refused_project_gives_the_persona_no_files() {
     let world = world(2);

@@ -8,6 +8,7 @@ mod agent;
 mod error;
 mod once;
 mod request;
+mod safeguard;
 mod side;
 pub(crate) mod summarize;
 

@@ -131,6 +131,7 @@ pub(crate) fn request_of(
         max_tokens: Some(terms.max_tokens.min(most)),
         // It shares no beginning with the session's own requests.
         session: None,
+        stable_system: None,
     }
 }
 

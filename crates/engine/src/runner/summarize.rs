@@ -3,13 +3,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::mailbox;
 use quipu_protocol::{
     CompactionSummaryMessage, Content, Cost, Limit, Message, Model, ModelErrorKind, ModelRequest, NodeId,
     Outcome, RunId, SessionId, StopReason, Thinking, Usage,
 };
-use quipu_transcript::{conversation_text, estimate_text};
+use quipu_transcript::{TURN_MARK, conversation_text, estimate_text};
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::money::nano;
@@ -17,12 +18,24 @@ use crate::calls::{CallJob, CallPurpose, CallResult, Caller, seal_answer};
 use quipu_machine::RunMoney;
 use quipu_machine::{Calls, MachineInput, NoSummary, Purpose, Stretch, Summary};
 
+/// How often a call that failed is made again in the careful way, the first included.
+const ATTEMPTS: u32 = 3;
+/// Between two of them at most.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
 const SUMMARIZER: &str = include_str!("../prompts/summarizer.md");
 const INITIAL: &str = include_str!("../prompts/summary.md");
 const UPDATE: &str = include_str!("../prompts/summary-update.md");
-const TURN: &str = include_str!("../prompts/summary-turn.md");
+pub(super) const TURN: &str = include_str!("../prompts/summary-turn.md");
 const BRANCH: &str = include_str!("../prompts/summary-branch.md");
 const BRANCH_UPDATE: &str = include_str!("../prompts/summary-branch-update.md");
+
+pub(super) const SAFEGUARD: &str = include_str!("../prompts/safeguard.md");
+pub(super) const SAFEGUARD_UPDATE: &str = include_str!("../prompts/safeguard-update.md");
+pub(super) const SAFEGUARD_MERGE: &str = include_str!("../prompts/safeguard-merge.md");
+pub(super) const REPAIR: &str = include_str!("../prompts/safeguard-repair.md");
+/// Tokens of what stands behind the instructions of the careful way: the rule on identifiers, or what is to be mended.
+const BESIDE_INSTRUCTIONS: u64 = 640;
 
 /// UTF-8 bytes that are taken for one token where a request must fit: fewer than most models need, so that the count
 /// is rather too high.
@@ -46,19 +59,25 @@ pub(crate) struct Job {
 }
 
 /// Why there are no notes.
-enum SummaryFailure {
+pub(super) enum SummaryFailure {
     /// Somebody stopped it.
     Stopped,
     /// The model found the request too long.
     TooLong(String),
+    /// Another call may succeed.
     Failed(String),
+    /// No other call would.
+    Final(String),
 }
 
 impl Caller {
     /// Sums `stretch` up: its history, on top of what was summed up before, and the beginning of the turn that is cut.
     pub(crate) async fn summarize(&self, job: &Job, stretch: &Stretch) -> Result<Summary, Box<NoSummary>> {
         let mut made = Calls::default();
-        let notes = self.notes(job, stretch, &mut made).await;
+        let notes = match &stretch.safeguard {
+            Some(safeguard) => self.safeguarded(job, stretch, safeguard, &mut made).await,
+            None => self.notes(job, stretch, &mut made).await,
+        };
         let node = !made.records.is_empty();
         self.over(nano(made.usage.cost.total), nano(made.assumed), node).await;
         match notes {
@@ -69,7 +88,9 @@ impl Caller {
             Err(missed) => {
                 let why = match missed {
                     SummaryFailure::Stopped => None,
-                    SummaryFailure::TooLong(why) | SummaryFailure::Failed(why) => Some(why),
+                    SummaryFailure::TooLong(why)
+                    | SummaryFailure::Failed(why)
+                    | SummaryFailure::Final(why) => Some(why),
                 };
                 Err(Box::new(NoSummary { why, made }))
             }
@@ -78,7 +99,7 @@ impl Caller {
 
     async fn notes(&self, job: &Job, stretch: &Stretch, made: &mut Calls) -> Result<String, SummaryFailure> {
         let mut previous = stretch.previous.clone();
-        let mut history = pieces(&stretch.history, stretch, previous.as_deref());
+        let mut history = pieces(told(&stretch.history), stretch, previous.as_deref());
         if history.is_none()
             && let Some(summary) = previous.take()
         {
@@ -86,12 +107,10 @@ impl Caller {
             let before = CompactionSummaryMessage { summary, tokens_before: 0, timestamp: 0 };
             let before = Arc::new(Message::CompactionSummary(before));
             let whole: Vec<_> = std::iter::once(before).chain(stretch.history.iter().cloned()).collect();
-            history = pieces(&whole, stretch, None);
+            history = pieces(told(&whole), stretch, None);
         }
-        let (Some(history), Some(turn)) = (history, pieces(&stretch.turn, stretch, None)) else {
-            let window = stretch.window;
-            let why = format!("the model's context window of {window} tokens is too small for a summary");
-            return Err(SummaryFailure::Failed(why));
+        let (Some(history), Some(turn)) = (history, pieces(told(&stretch.turn), stretch, None)) else {
+            return Err(no_room(stretch));
         };
         let instructions = match stretch.purpose {
             Purpose::Compaction => [INITIAL, UPDATE],
@@ -103,14 +122,14 @@ impl Caller {
             (Some(notes), None) => Ok(notes),
             (notes, Some(turn)) => {
                 let notes = notes.unwrap_or_else(|| "Nothing came before this turn.".into());
-                Ok(format!("{notes}\n\n---\n\n**Start of the turn that continues below:**\n\n{turn}"))
+                Ok(format!("{notes}{TURN_MARK}{turn}"))
             }
             (None, None) => Err(SummaryFailure::Failed("there was nothing to summarize".into())),
         }
     }
 
     /// Piece after piece, each with the notes on those before it. `instructions`: without such notes, and with them.
-    async fn read(
+    pub(super) async fn read(
         &self,
         job: &Job,
         stretch: &Stretch,
@@ -129,7 +148,7 @@ impl Caller {
                 continue;
             }
             let which = instructions[usize::from(notes.is_some())];
-            match self.note(job, stretch, &piece, notes.as_deref(), which, made).await {
+            match self.note_tried(job, stretch, &piece, notes.as_deref(), which, made).await {
                 Ok(text) => notes = Some(text),
                 // Its window is not known, or smaller than configured.
                 Err(SummaryFailure::TooLong(_)) if piece.len() > SMALL => {
@@ -140,6 +159,35 @@ impl Caller {
             }
         }
         Ok(notes)
+    }
+
+    /// One call, made again where it fails and that may help.
+    pub(super) async fn note_tried(
+        &self,
+        job: &Job,
+        stretch: &Stretch,
+        piece: &str,
+        previous: Option<&str>,
+        instructions: &str,
+        calls: &mut Calls,
+    ) -> Result<String, SummaryFailure> {
+        let (mut left, mut wait) = match &stretch.safeguard {
+            Some(safeguard) => (ATTEMPTS, Duration::from_millis(safeguard.retry_ms)),
+            None => (1, Duration::ZERO),
+        };
+        loop {
+            left -= 1;
+            match self.note(job, stretch, piece, previous, instructions, calls).await {
+                Err(SummaryFailure::Failed(_)) if left > 0 => {
+                    tokio::select! {
+                        () = tokio::time::sleep(wait.min(LONGEST_WAIT)) => {}
+                        () = job.cancel.cancelled() => return Err(SummaryFailure::Stopped),
+                    }
+                    wait = wait.saturating_mul(2);
+                }
+                done => return done,
+            }
+        }
     }
 
     /// One call.
@@ -155,7 +203,7 @@ impl Caller {
         if let Some(dollars) = stretch.dollars
             && calls.cost() >= dollars
         {
-            return Err(SummaryFailure::Failed("the run's cost limit is reached".into()));
+            return Err(SummaryFailure::Final("the run's cost limit is reached".into()));
         }
         let mut text = format!("<conversation>\n{piece}\n</conversation>\n\n");
         if let Some(previous) = previous {
@@ -174,6 +222,7 @@ impl Caller {
             max_tokens: Some(stretch.max_tokens),
             // It shares no beginning with the session's own requests.
             session: None,
+            stable_system: None,
         };
         let order = CallJob {
             session: job.session.clone(),
@@ -194,16 +243,14 @@ impl Caller {
         };
         let made = self.once(order).await;
         let missed = |outcome| match outcome {
-            Outcome::StoreFailed(text) => SummaryFailure::Failed(text),
+            Outcome::StoreFailed(text) => SummaryFailure::Final(text),
             Outcome::Limit(Limit::Daily { spent, budget }) => {
-                SummaryFailure::Failed(format!("${spent:.2} of today's budget of ${budget} is spent"))
+                SummaryFailure::Final(format!("${spent:.2} of today's budget of ${budget} is spent"))
             }
-            Outcome::Limit(Limit::Cost(_)) => {
-                SummaryFailure::Failed("the run's cost limit is reached".into())
-            }
-            Outcome::Failed(error) => SummaryFailure::Failed(error.message),
+            Outcome::Limit(Limit::Cost(_)) => SummaryFailure::Final("the run's cost limit is reached".into()),
+            Outcome::Failed(error) => SummaryFailure::Final(error.message),
             Outcome::Aborted => SummaryFailure::Stopped,
-            Outcome::Done | Outcome::Limit(_) => SummaryFailure::Failed("the call was not made".into()),
+            Outcome::Done | Outcome::Limit(_) => SummaryFailure::Final("the call was not made".into()),
         };
         let CallResult { mut end, record, money } = made.map_err(missed)?;
         calls.assumed += money.assumed;
@@ -222,6 +269,7 @@ impl Caller {
             return Err(match error.kind {
                 ModelErrorKind::Aborted => SummaryFailure::Stopped,
                 ModelErrorKind::ContextOverflow => SummaryFailure::TooLong(why),
+                kind if helps_no_other_call(kind) => SummaryFailure::Final(why),
                 _ => SummaryFailure::Failed(why),
             });
         }
@@ -246,11 +294,44 @@ impl Caller {
     }
 }
 
-/// The text of a stretch, in pieces that fit a request beside everything else in it, the notes before it included. Of
-/// a message that is longer than two pieces the middle is left out. `None` when there is no room for a piece.
-fn pieces(messages: &[Arc<Message>], stretch: &Stretch, previous: Option<&str>) -> Option<VecDeque<String>> {
-    let all = [INITIAL, UPDATE, TURN, BRANCH, BRANCH_UPDATE];
-    let instructions = all.iter().map(|text| estimate_text(text)).max().unwrap_or(0);
+/// Whether a failure is that of every call of this model, or of one that is made at once.
+fn helps_no_other_call(kind: ModelErrorKind) -> bool {
+    matches!(
+        kind,
+        ModelErrorKind::NoCredential
+            | ModelErrorKind::Auth
+            | ModelErrorKind::AuthRevoked
+            | ModelErrorKind::Quota
+            | ModelErrorKind::UsageLimit
+            | ModelErrorKind::Timeout
+    )
+}
+
+pub(super) fn no_room(stretch: &Stretch) -> SummaryFailure {
+    let window = stretch.window;
+    SummaryFailure::Final(format!("the model's context window of {window} tokens is too small for a summary"))
+}
+
+/// Messages as text, one by one.
+fn told(messages: &[Arc<Message>]) -> impl Iterator<Item = String> + '_ {
+    messages.iter().map(|message| conversation_text(std::slice::from_ref(message)))
+}
+
+/// Texts in pieces that fit a request beside everything else in it, the notes before it included. Of a text that is
+/// longer than two pieces the middle is left out. `None` when there is no room for a piece.
+pub(super) fn pieces(
+    texts: impl Iterator<Item = String>,
+    stretch: &Stretch,
+    previous: Option<&str>,
+) -> Option<VecDeque<String>> {
+    let all = match stretch.safeguard {
+        Some(_) => [TURN, SAFEGUARD, SAFEGUARD_UPDATE, SAFEGUARD_MERGE, REPAIR],
+        None => [TURN, INITIAL, UPDATE, BRANCH, BRANCH_UPDATE],
+    };
+    let mut instructions = all.iter().map(|text| estimate_text(text)).max().unwrap_or(0);
+    if stretch.safeguard.is_some() {
+        instructions += BESIDE_INSTRUCTIONS;
+    }
     // Twice the answer: once written, once read again as the notes before the next piece.
     let others = estimate_text(SUMMARIZER)
         + instructions
@@ -261,8 +342,8 @@ fn pieces(messages: &[Arc<Message>], stretch: &Stretch, previous: Option<&str>) 
     let most = usize::try_from(tokens.saturating_mul(BYTES)).unwrap_or(usize::MAX);
     let mut pieces = VecDeque::new();
     let mut piece = String::new();
-    for message in messages {
-        let text = shortened(conversation_text(std::slice::from_ref(message)), most);
+    for text in texts {
+        let text = shortened(text, most);
         let mut rest = text.as_str();
         while !rest.is_empty() {
             let room = most.saturating_sub(piece.len() + BETWEEN.len());

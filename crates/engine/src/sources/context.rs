@@ -53,7 +53,7 @@ pub(super) fn checked(
             Trust::Owner | Trust::Project => text,
             Trust::Untrusted => marked(source, &id, &text),
         };
-        Part { id, trust, text }
+        Part { id, trust, text, changes: false, main_only: false }
     };
     Ok(ContextParts { parts: filled.map(part).collect(), keep_recent, opening: None })
 }

@@ -226,16 +226,23 @@ impl Sources {
     }
 
     /// The system prompt of a sub-agent: its own text in the place of the program's, with the sections and the end of the prompt of
-    /// this session; without a text that prompt as it is.
+    /// this session, as far as these are for sub-agents; without a text that prompt as far as it is.
     pub(crate) fn prompt_for(&self, text: Option<&str>) -> String {
         let state = self.state();
-        let Some(text) = text else { return state.prompt.rest() };
+        let mut contexts = state.held.contexts.clone();
+        let is_own = |last: &LastAnswer<ContextParts>| last.given.parts.iter().any(|part| part.main_only);
+        let has_own = contexts.iter().any(is_own);
+        let head = match text {
+            Some(text) => Some(self.sealer.seal(text.trim()).into_owned()),
+            None if has_own => state.frame.head.clone(),
+            None => return state.prompt.rest(),
+        };
         let tail = match state.frame == Frame::default() {
             true => self.sealer.seal(&system_end(&self.cwd)).into_owned().into(),
             false => state.frame.tail.clone(),
         };
-        let frame = Frame { head: Some(self.sealer.seal(text.trim()).into_owned()), tail };
-        let mut contexts = state.held.contexts.clone();
+        let frame = Frame { head, tail };
+        contexts.iter_mut().for_each(|last| last.given.parts.retain(|part| !part.main_only));
         self.forget(&mut contexts);
         self.compose(&frame, &contexts).0
     }
@@ -470,7 +477,11 @@ impl Sources {
         let asked = ContextAsk { reason, budget, cx: self.cx() };
         let work = async {
             let given = source.context(&asked).await?;
-            let parts = checked(&self.sealer, &slot.name, source.limit(), given)?;
+            let mut parts = checked(&self.sealer, &slot.name, source.limit(), given)?;
+            let changes = source.changes();
+            for part in &mut parts.parts {
+                (part.changes, part.main_only) = (changes, !source.is_for_sub_agents(&part.id));
+            }
             let opening = match terms {
                 OpeningTerms::Kept(opening) => opening.cloned(),
                 OpeningTerms::Asked(before, brief) => {

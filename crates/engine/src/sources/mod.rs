@@ -356,6 +356,16 @@ pub trait ContextSource: Send + Sync + 'static {
         false
     }
 
+    /// Whether what it says is another text in another session, so that a provider's cache of what is the same ends before it.
+    fn changes(&self) -> bool {
+        false
+    }
+
+    /// Whether sub-agents of the session have one of its sections in their prompts, too.
+    fn is_for_sub_agents(&self, _section: &str) -> bool {
+        true
+    }
+
     /// Its sections now; the default is none. They are sealed before the model has them.
     ///
     /// # Errors

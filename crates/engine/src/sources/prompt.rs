@@ -14,6 +14,10 @@ pub(super) struct Part {
     pub(super) id: String,
     pub(super) trust: Trust,
     pub(super) text: String,
+    /// Whether it is another one in other sessions.
+    pub(super) changes: bool,
+    /// Whether sub-agents do not have it.
+    pub(super) main_only: bool,
 }
 
 /// The sections of one source.
@@ -46,6 +50,7 @@ pub(super) fn compose(frame: &Frame, sources: &[SourceParts<'_>]) -> (String, Ep
         text.push_str(part);
         start as u64
     };
+    let mut changing = None;
     for SourceParts { source, parts, keep_recent, opening } in sources {
         record.sources.push((*source).to_owned());
         record.keep_recent.extend(keep_recent.map(|tokens| ((*source).to_owned(), tokens)));
@@ -54,13 +59,18 @@ pub(super) fn compose(frame: &Frame, sources: &[SourceParts<'_>]) -> (String, Ep
         }
         for part in *parts {
             let start = add(&mut text, &part.text);
+            if part.changes {
+                changing.get_or_insert(start);
+            }
             let (source, id, trust) = ((*source).to_owned(), part.id.clone(), part.trust);
-            record.sections.push(PromptSection { source, id, trust, start, bytes: part.text.len() as u64 });
+            let (bytes, main_only) = (part.text.len() as u64, part.main_only);
+            record.sections.push(PromptSection { source, id, trust, start, bytes, main_only });
         }
     }
     if let Some(tail) = &frame.tail {
         add(&mut text, tail);
     }
+    record.changing = changing.map_or(0, |from| (text.len() as u64).saturating_sub(from));
     (text, record)
 }
 
@@ -95,7 +105,11 @@ pub(super) fn take_apart(rest: &str, record: Option<&EpochContext>) -> (Frame, B
     for section in &record.sections {
         let Some(text) = section_text(rest, section) else { return whole() };
         end = end.max(usize::try_from(section.start + section.bytes).unwrap_or(usize::MAX));
-        let part = Part { id: section.id.clone(), trust: section.trust, text: text.to_owned() };
+        // From the first of them on, all count.
+        let changes =
+            record.changing > 0 && section.start.saturating_add(record.changing) >= rest.len() as u64;
+        let (id, trust, main_only) = (section.id.clone(), section.trust, section.main_only);
+        let part = Part { id, trust, text: text.to_owned(), changes, main_only };
         parts.entry(section.source.clone()).or_default().push(part);
     }
     let leads = !head.is_empty() || behind.starts_with(BETWEEN);
@@ -148,7 +162,7 @@ mod tests {
     use super::*;
 
     fn part(text: &str) -> Part {
-        Part { id: "i".into(), trust: Trust::Owner, text: text.into() }
+        Part { id: "i".into(), trust: Trust::Owner, text: text.into(), changes: false, main_only: false }
     }
 
     #[test]
@@ -168,6 +182,25 @@ mod tests {
     }
 
     #[test]
+    fn what_changes_begins_at_the_first_part_that_does() {
+        let frame = Frame { head: Some("Base.".into()), tail: Some("End.\n".into()) };
+        let changing = |text: &str| Part { changes: true, ..part(text) };
+        let (stable, now, late) = ([part("One.")], [changing("Two."), changing("Three.")], [part("Four.")]);
+        let of = |source, parts| SourceParts { source, parts, keep_recent: None, opening: None };
+        let (text, record) = compose(&frame, &[of("a", &stable), of("b", &now), of("c", &late)]);
+        let whole = format!("Me.\n\n{text}");
+        assert_eq!(&whole[record.stable_bytes(&whole).unwrap()..], "Two.\n\nThree.\n\nFour.\n\nEnd.\n");
+        let (frame, parts) = take_apart(&text, Some(&record));
+        assert!(parts["b"].iter().all(|part| part.changes) && !parts["a"][0].changes);
+        let again = compose(&frame, &[of("a", &parts["a"]), of("b", &parts["b"]), of("c", &parts["c"])]);
+        assert_eq!(again, (text, record));
+        let (_, record) = compose(&frame, &[of("a", &stable)]);
+        assert_eq!((record.changing, record.stable_bytes("x")), (0, None));
+        let odd = EpochContext { changing: 1, ..EpochContext::default() };
+        assert_eq!((odd.stable_bytes("ä"), odd.stable_bytes("a"), odd.stable_bytes("")), (None, None, None));
+    }
+
+    #[test]
     fn a_record_that_does_not_fit_makes_all_of_it_the_head() {
         let section = |start, bytes| PromptSection {
             source: "s".into(),
@@ -175,6 +208,7 @@ mod tests {
             trust: Trust::Owner,
             start,
             bytes,
+            main_only: false,
         };
         for (at, start, bytes) in
             [(99, 0, 1), (1, 0, 1), (0, 99, 1), (0, u64::MAX, u64::MAX), (0, 0, u64::MAX)]

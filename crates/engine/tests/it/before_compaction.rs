@@ -72,7 +72,8 @@ fn long(word: &str) -> String {
 
 fn options(world: &World, keeper: &Arc<NoteSource>) -> SessionOptions {
     let model = quipu::protocol::Model { context_window: 40_000, ..(*model()).clone() };
-    let compaction = CompactionSettings { enabled: true, reserve_tokens: 4_000, keep_recent_tokens: 800 };
+    let compaction =
+        CompactionSettings { enabled: true, reserve_tokens: 4_000, keep_recent_tokens: 800, safeguard: None };
     let sources: Vec<Arc<dyn ContextSource>> = vec![keeper.clone()];
     SessionOptions { model: Arc::new(model), compaction, context_sources: sources, ..world.options() }
 }

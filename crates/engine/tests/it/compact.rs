@@ -16,8 +16,12 @@ use crate::support::{Gate, LiveSession, Reply, World, call, messages_of, say, te
 /// A model with room for `window` tokens, a tenth of it kept free. At a compaction about 800 stay.
 pub(crate) fn options(world: &World, window: u64) -> SessionOptions {
     let model = Model { context_window: window, ..(*crate::support::model()).clone() };
-    let compaction =
-        CompactionSettings { enabled: true, reserve_tokens: window / 10, keep_recent_tokens: 800 };
+    let compaction = CompactionSettings {
+        enabled: true,
+        reserve_tokens: window / 10,
+        keep_recent_tokens: 800,
+        safeguard: None,
+    };
     SessionOptions { model: Arc::new(model), compaction, ..world.options() }
 }
 
@@ -198,27 +202,24 @@ async fn a_summary_that_fails_leaves_the_context_as_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn overflow_is_compacted_once() {
+async fn overflow_is_compacted_and_the_call_repeated() {
     let too_long = || Reply { error: Some(ModelErrorKind::ContextOverflow), ..say("") };
-    for mended in [true, false] {
-        let world = World::with((0..3).map(|n| say(&long(&format!("answer-{n}")))));
-        // The window is not known: nothing happens before the model complains.
-        let live = world.create_with(options(&world, 0)).await;
-        for n in 0..3 {
-            live.run(&long(&format!("question-{n}"))).await;
-        }
-        world.fake.push([too_long(), say("the notes"), if mended { say("well") } else { too_long() }]);
-        let outcome = live.run("next").await;
-        let ended = compactions(&live);
-        assert_eq!(ended.len(), 1);
-        assert_eq!(ended[0].0, CompactionReason::Overflow);
-        done(&ended[0].1);
-        assert_eq!(matches!(outcome, Outcome::Done), mended, "{outcome:?}");
-        let sent = texts(world.fake.bodies().last().unwrap());
-        assert!(sent[0].contains("the notes") && sent.last().unwrap() == "next", "{sent:?}");
-        live.finish().await;
-        world.check().await;
+    let world = World::with((0..3).map(|n| say(&long(&format!("answer-{n}")))));
+    // The window is not known: nothing happens before the model complains.
+    let live = world.create_with(options(&world, 0)).await;
+    for n in 0..3 {
+        live.run(&long(&format!("question-{n}"))).await;
     }
+    world.fake.push([too_long(), say("the notes"), say("well")]);
+    assert_eq!(live.run("next").await, Outcome::Done);
+    let ended = compactions(&live);
+    assert_eq!(ended.len(), 1);
+    assert_eq!(ended[0].0, CompactionReason::Overflow);
+    done(&ended[0].1);
+    let sent = texts(world.fake.bodies().last().unwrap());
+    assert!(sent[0].contains("the notes") && sent.last().unwrap() == "next", "{sent:?}");
+    live.finish().await;
+    world.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

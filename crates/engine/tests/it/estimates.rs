@@ -15,7 +15,12 @@ fn long(word: &str) -> String {
 /// A window of 10,000 tokens, a tenth of it kept free.
 async fn live(world: &World) -> LiveSession {
     let model = Model { context_window: 10_000, ..(*crate::support::model()).clone() };
-    let compaction = CompactionSettings { enabled: true, reserve_tokens: 1_000, keep_recent_tokens: 1_000 };
+    let compaction = CompactionSettings {
+        enabled: true,
+        reserve_tokens: 1_000,
+        keep_recent_tokens: 1_000,
+        safeguard: None,
+    };
     let options = SessionOptions { model: Arc::new(model), compaction, ..world.options() };
     world.create_with(options).await
 }

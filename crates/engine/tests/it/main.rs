@@ -17,6 +17,8 @@ mod budget;
 #[cfg(test)]
 mod by_hand;
 #[cfg(test)]
+mod cache_expiry;
+#[cfg(test)]
 mod changing;
 #[cfg(test)]
 mod compact;
@@ -63,6 +65,8 @@ mod neighbours;
 #[cfg(test)]
 mod opening;
 #[cfg(test)]
+mod overflow;
+#[cfg(test)]
 mod parallel;
 #[cfg(test)]
 mod permissions;
@@ -94,6 +98,8 @@ mod record;
 mod resume;
 #[cfg(test)]
 mod runner;
+#[cfg(test)]
+mod safeguard;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod sandbox_example;

@@ -88,7 +88,8 @@ impl ForeignHeads {
 }
 
 fn compacting(world: &World) -> SessionOptions {
-    let compaction = CompactionSettings { enabled: true, reserve_tokens: 100, keep_recent_tokens: 300 };
+    let compaction =
+        CompactionSettings { enabled: true, reserve_tokens: 100, keep_recent_tokens: 300, safeguard: None };
     SessionOptions { compaction, ..world.options() }
 }
 

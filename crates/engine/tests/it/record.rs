@@ -427,8 +427,12 @@ fn compacting() -> FakeServer {
 async fn a_session_that_was_compacted_is_played_to_its_end() {
     let small = |options: SessionOptions| {
         let model = quipu::protocol::Model { context_window: 4_500, ..(*options.model).clone() };
-        let compaction =
-            quipu::CompactionSettings { enabled: true, reserve_tokens: 900, keep_recent_tokens: 400 };
+        let compaction = quipu::CompactionSettings {
+            enabled: true,
+            reserve_tokens: 900,
+            keep_recent_tokens: 400,
+            safeguard: None,
+        };
         SessionOptions { model: Arc::new(model), compaction, ..options }
     };
     let world = World::new();

@@ -762,8 +762,12 @@ fn long(word: &str) -> String {
 
 fn compacting(world: &World, notes_of: &Arc<Notes>) -> SessionOptions {
     let model = quipu::protocol::Model { context_window: 40_000, ..(*model()).clone() };
-    let compaction =
-        quipu::CompactionSettings { enabled: true, reserve_tokens: 4_000, keep_recent_tokens: 800 };
+    let compaction = quipu::CompactionSettings {
+        enabled: true,
+        reserve_tokens: 4_000,
+        keep_recent_tokens: 800,
+        safeguard: None,
+    };
     SessionOptions { model: Arc::new(model), compaction, ..with_notes(world, &[notes_of]) }
 }
 

@@ -4,6 +4,7 @@
 use quipu_store::Store as _;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -103,6 +104,8 @@ pub(crate) struct Fake {
     pub(crate) shared: Mutex<Vec<usize>>,
     /// Pieces that were taken from it.
     pub(crate) pieces: watch::Sender<usize>,
+    /// The time that its answers have, in milliseconds; where it is 0 they have the first one.
+    pub(crate) answered_at: AtomicI64,
 }
 
 impl Fake {
@@ -237,6 +240,7 @@ impl Provider for Fake {
             message.usage.cost.total = reply.cost;
             message.usage.output = 1;
             message.usage.input = reply.input;
+            message.timestamp = self.answered_at.load(Ordering::SeqCst).max(1);
             message.stop_reason = reply.stop.unwrap_or(match reply.calls.is_empty() {
                 true => StopReason::Stop,
                 false => StopReason::ToolUse,

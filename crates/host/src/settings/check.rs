@@ -197,6 +197,9 @@ impl Item {
             Self::Rule => text.is_some_and(|text| quipu::rules::Rule::parse(text).is_ok()),
             Self::Tool => text.is_some_and(|text| LISTED_TOOLS.contains(&text)),
             Self::ToolName => super::tools::is_entry(value),
+            Self::ToolPattern => {
+                super::tools::is_entry(value) && text.is_some_and(|text| !text.starts_with("group:"))
+            }
             Self::Service => text.is_some_and(|text| Path::new(text).is_absolute() || is_address(text)),
         }
     }
@@ -214,6 +217,7 @@ impl Item {
             Self::Port => "a port (1 to 65535)",
             Self::Rule => "a permission rule, such as `bash(git status *)`",
             Self::Tool => "`read`, `bash`, `edit`, `write`, `grep`, `find`, `ls` or `web_fetch`",
+            Self::ToolPattern => "the name of a tool, or a pattern with `*`",
             Self::ToolName => "the name of a tool, a pattern with `*`, or a group such as `group:fs`",
             Self::Service => "`HOST:PORT`, or the absolute path of a socket",
         }

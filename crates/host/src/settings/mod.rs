@@ -20,11 +20,13 @@ mod tools;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use quipu::{
-    CompactionSettings, FileSettings, HistorySettings, IdentitySettings, Network, PruneSettings,
-    PublishSettings, QueueDrain, TravelRule, TravelSettings, compaction_settings, prune_settings,
+    CacheExpiry, CompactionSettings, FileSettings, HistorySettings, IdentitySettings, Network, PruneSettings,
+    PublishSettings, QueueDrain, TravelRule, TravelSettings, cache_expiry_settings, compaction_settings,
+    prune_settings,
 };
 use quipu_memory::active::{ActiveMode, ActiveOptions};
 use quipu_protocol::Thinking;
@@ -101,6 +103,8 @@ pub struct Settings {
     pub follow_up: QueueDrain,
     /// What is left out of requests.
     pub prune: PruneSettings,
+    /// What is left out of them when the provider's cache has expired.
+    pub cache_expiry: Option<Arc<CacheExpiry>>,
     /// Whether the model can search what was done before.
     pub history: HistorySettings,
     /// Whether memories are used.
@@ -173,6 +177,8 @@ pub enum CompactionMode {
     /// A summary of a model.
     #[default]
     Summary,
+    /// The same, made in parts and checked.
+    Safeguard,
     /// Sentences of it by time.
     Cover,
 }
@@ -361,11 +367,13 @@ impl Settings {
             compaction: compaction_settings(&all).0,
             compaction_mode: match word("compaction.mode") {
                 Some("cover") => CompactionMode::Cover,
+                Some("safeguard") => CompactionMode::Safeguard,
                 _ => CompactionMode::Summary,
             },
             steering: drain_of(word("steeringMode")),
             follow_up: drain_of(word("followUpMode")),
             prune: prune_settings(&all).0,
+            cache_expiry: cache_expiry_settings(&all).0.map(Arc::new),
             history: HistorySettings::of_json(&all).0,
             memory: MemorySettings {
                 enabled: flag("memory.enabled").unwrap_or(true),

@@ -31,6 +31,7 @@ pub(super) fn start() -> Start {
         measured: None,
         prunes: Vec::new(),
         prune: PruneSettings::default(),
+        cache_expiry: None,
         compaction: CompactionSettings::default(),
         prefix: Prefix { model, system: "".into(), tools: Arc::new([]), epoch: Epoch::default() },
         steering: Vec::new(),

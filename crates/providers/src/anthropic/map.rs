@@ -54,7 +54,8 @@ pub(super) fn encode(
         structured::plain_schema(request, options).map(|schema| OutputFormat { kind: "json_schema", schema });
     let output_config = (effort.is_some() || format.is_some()).then_some(OutputConfig { effort, format });
     let searches = search::is_offered(request, options.web_search);
-    let rest = serde_json::to_string(&(&thinking, &output_config, mark, searches)).unwrap_or_default();
+    let rest = serde_json::to_string(&(&thinking, &output_config, mark, searches, request.stable_system))
+        .unwrap_or_default();
     let mut growing: BodyBuilder<Calls> = memory.go_on(request, rest, "messages", |out| {
         let mut tools: Vec<_> = request
             .tools
@@ -81,16 +82,19 @@ pub(super) fn encode(
                 None => {}
             }
         }
-        let system = (!request.system.trim().is_empty()).then_some(Block::Text {
-            text: &request.system,
-            citations: Vec::new(),
-            cache_control: mark,
-        });
+        let block = |text| Block::Text { text, citations: Vec::new(), cache_control: mark };
+        let halves = halves(request).filter(|_| mark.is_some());
+        let system = match halves {
+            // What is the same from session to session is kept by itself.
+            Some((stable, changing)) => vec![block(stable), block(changing)],
+            None if request.system.trim().is_empty() => Vec::new(),
+            None => vec![block(&request.system)],
+        };
         let head = Head {
             model: &model.id,
             stream: true,
             tools,
-            system: system.into_iter().collect(),
+            system,
             thinking: thinking.as_ref(),
             output_config: output_config.as_ref(),
         };
@@ -134,6 +138,13 @@ pub(super) fn encode(
     let remembers = settles && (settled > 0 || last_answer.is_none_or(|last| last < growing.taken()));
     calls.open = open;
     growing.finish(memory, remembers.then_some(calls), &BodyTail { max_tokens })
+}
+
+/// The system prompt that is the same in other sessions, and what follows it; `None` where nobody says where that begins, or where
+/// one of them would be empty.
+fn halves(request: &ModelRequest) -> Option<(&str, &str)> {
+    let (stable, changing) = request.system.split_at_checked(request.stable_system?)?;
+    (!stable.trim().is_empty() && !changing.trim().is_empty()).then_some((stable, changing))
 }
 
 /// How the model is told to think, and how many tokens it may write.

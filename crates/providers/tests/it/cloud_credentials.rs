@@ -34,6 +34,7 @@ pub(crate) async fn call(settings: &Settings, model: Model) -> Result<(CallEnd, 
         thinking: Thinking::Off,
         max_tokens: None,
         session: None,
+        stable_system: None,
     });
     let (send, mut receive) = mpsc::channel(64);
     let body = provider.encode(&request).unwrap();

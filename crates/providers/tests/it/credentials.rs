@@ -135,6 +135,7 @@ impl World {
             thinking: Thinking::Off,
             max_tokens: None,
             session: None,
+            stable_system: None,
         });
         Self { provider, request, learned: Arc::default() }
     }

@@ -45,6 +45,7 @@ pub(crate) fn request(model: Model, messages: Vec<Message>) -> ModelRequest {
         thinking: Thinking::Off,
         max_tokens: None,
         session: Some("s".into()),
+        stable_system: None,
     }
 }
 
@@ -279,6 +280,33 @@ fn consecutive_bodies_share_their_beginning() {
     let shared = before.iter().zip(&after).take_while(|(a, b)| a == b).count();
     let mark = br#","cache_control":{"type":"ephemeral"}}]}],"max_tokens":64000}"#;
     assert_eq!(&before[shared..], mark);
+}
+
+/// What is the same in other sessions has a mark of its own; three others are left for tools, the whole prompt and the conversation.
+#[test]
+fn system_prompt_is_marked_where_it_begins_to_change() {
+    let whole = ModelRequest {
+        system: "You help.\n\nNow: noon.".into(),
+        stable_system: Some(11),
+        ..request(model(), conversation())
+    };
+    let mark = json!({ "type": "ephemeral" });
+    let block = |text: &str| json!({ "type": "text", "text": text, "cache_control": mark });
+    let found = body(&whole);
+    assert_eq!(found["system"], json!([block("You help.\n\n"), block("Now: noon.")]));
+    assert_eq!(found.to_string().matches("cache_control").count(), 4);
+    // Requests of another session begin with the same bytes.
+    let other = ModelRequest { system: "You help.\n\nNow: one.".into(), ..whole.clone() };
+    let (one, other) = (encode(&whole), encode(&other));
+    let shared = one.iter().zip(&other).take_while(|(a, b)| a == b).count();
+    assert!(String::from_utf8_lossy(&one[..shared]).ends_with("\"text\":\"Now: "));
+    for stable_system in [None, Some(0), Some(99), Some(whole.system.len())] {
+        let found = body(&ModelRequest { stable_system, ..whole.clone() });
+        assert_eq!(found["system"], json!([block("You help.\n\nNow: noon.")]), "{stable_system:?}");
+    }
+    // Neither in the middle of a character.
+    let odd = ModelRequest { system: "ä b".into(), stable_system: Some(1), ..whole };
+    assert_eq!(body(&odd)["system"], json!([block("ä b")]));
 }
 
 fn contents() -> impl Strategy<Value = Vec<Content>> {

@@ -349,6 +349,7 @@ fn request_law(wire: Wire, bytes: &[u8]) -> Result<(), String> {
         thinking: setup.thinking,
         max_tokens: setup.max_tokens,
         session: setup.session,
+        stable_system: None,
     };
     let Some(body) = body(&request)? else { return Ok(()) };
     let member = match wire {

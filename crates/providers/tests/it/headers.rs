@@ -40,6 +40,7 @@ async fn headers_are_changed_but_those_of_the_credential_and_of_http() {
             thinking: Thinking::Off,
             max_tokens: None,
             session: None,
+            stable_system: None,
         });
         let (send, mut receive) = mpsc::channel(64);
         let (heads, mut shown) = mpsc::channel(64);

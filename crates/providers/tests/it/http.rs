@@ -49,6 +49,7 @@ fn provider(wire: Wire, url: String, options: CallOptions) -> (Arc<dyn Provider>
         thinking: Thinking::Off,
         max_tokens: None,
         session: None,
+        stable_system: None,
     };
     (provider, Arc::new(request))
 }

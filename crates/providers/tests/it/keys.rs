@@ -58,6 +58,7 @@ impl World {
             thinking: Thinking::Off,
             max_tokens: None,
             session: None,
+            stable_system: None,
         };
         (provider, Arc::new(request))
     }

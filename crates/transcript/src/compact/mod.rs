@@ -4,6 +4,7 @@ mod branch;
 mod cut;
 mod files;
 mod note;
+mod safeguard;
 mod text;
 mod tokens;
 
@@ -11,5 +12,6 @@ pub use branch::*;
 pub use cut::*;
 pub use files::*;
 pub use note::*;
+pub use safeguard::*;
 pub use text::*;
 pub use tokens::*;

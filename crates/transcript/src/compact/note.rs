@@ -34,14 +34,7 @@ pub fn compaction_note(
     files: &TouchedFiles,
     most: usize,
 ) -> String {
-    let mut note = summary.trim_end().to_owned();
-    for name in BLOCKS {
-        // Notes that look like one of our blocks would be taken for it by the next compaction.
-        let block = format!("\n\n<{name}>\n");
-        while note.contains(&block) {
-            note = note.replace(&block, &block[1..]);
-        }
-    }
+    let mut note = without_blocks(summary.trim_end());
     let words = user_words(earlier, said, most);
     let mut room = most;
     let modified = paths(&files.modified_files, &mut room);
@@ -49,6 +42,18 @@ pub fn compaction_note(
     for (name, content) in BLOCKS.iter().zip(contents) {
         if !content.is_empty() {
             note.push_str(&format!("\n\n<{name}>\n{content}\n</{name}>"));
+        }
+    }
+    note
+}
+
+/// A text in which nothing looks like one of our blocks: the next compaction would take it for one.
+pub(crate) fn without_blocks(text: &str) -> String {
+    let mut note = text.to_owned();
+    for name in BLOCKS {
+        let block = format!("\n\n<{name}>\n");
+        while note.contains(&block) {
+            note = note.replace(&block, &block[1..]);
         }
     }
     note

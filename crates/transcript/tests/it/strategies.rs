@@ -338,8 +338,11 @@ fn fallback() -> BoxedStrategy<Fallback> {
 
 fn epoch_context() -> BoxedStrategy<EpochContext> {
     let trust = select(vec![Trust::Owner, Trust::Project, Trust::Untrusted]);
-    let section = (text(), text(), trust, number(), number())
-        .prop_map(|(source, id, trust, start, bytes)| PromptSection { source, id, trust, start, bytes });
+    let section =
+        (text(), text(), trust, number(), number()).prop_map(|(source, id, trust, start, bytes)| {
+            let main_only = start % 2 == 1;
+            PromptSection { source, id, trust, start, bytes, main_only }
+        });
     let boundary = (text(), text()).prop_map(|(assistant, user)| OpeningBoundary { assistant, user });
     let opening = (
         text(),
@@ -357,6 +360,7 @@ fn epoch_context() -> BoxedStrategy<EpochContext> {
         });
     (number(), vec(text(), 0..3), vec(section, 0..3), btree_map(text(), number(), 0..3), option::of(opening))
         .prop_map(|(at, sources, sections, keep_recent, opening)| EpochContext {
+            changing: at / 2,
             at,
             sources,
             sections,
