@@ -524,7 +524,10 @@ impl Bounds {
         asked: Option<String>,
     ) -> Decision {
         if input.command.is_none() {
-            let reason = format!("No background command `{}` takes input. Start it in an answer before this one.", input.id);
+            let reason = format!(
+                "No background command `{}` takes input. Start it in an answer before this one.",
+                input.id
+            );
             return Decision::Deny { reason };
         }
         let beyond = self.beyond(CommandNeeds { network: input.network, protected: input.protected });
@@ -543,7 +546,11 @@ impl Bounds {
         let question = format!("Allow input for background command {}? {reason}", input.id);
         let subject = input_subject(input);
         // No rule about the tool allows more than the sandbox does.
-        let subject = if beyond.is_empty() { subject } else { format!("{WANTS}{}\n{subject}", beyond.join(" and to ")) };
+        let subject = if beyond.is_empty() {
+            subject
+        } else {
+            format!("{WANTS}{}\n{subject}", beyond.join(" and to "))
+        };
         ask(granted, tool, question, subject)
     }
 

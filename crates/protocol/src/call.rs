@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::{AssistantMessage, BackgroundId, Attempt, Delta, Json, ModelError, Usage};
+use crate::{AssistantMessage, Attempt, BackgroundId, Delta, Json, ModelError, Usage};
 
 /// What an attempt may have been charged.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -39,7 +39,9 @@ pub use lanes::{
 };
 pub use lines::{LINE_LIMIT, Line, Lines, write_lines};
 pub use queue::*;
-pub use replies::{MESSAGE_TOOL, PostError, REPLY_LIMIT, RefusedReply, Replies, ReplyRoute, ReplyRoutes, SentMessage};
+pub use replies::{
+    MESSAGE_TOOL, PostError, REPLY_LIMIT, RefusedReply, Replies, ReplyRoute, ReplyRoutes, SentMessage,
+};
 pub use rpc::{RpcEnd, RpcFront};
 pub use run::{Acceptance, AgentLoad, Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest};
 pub use source::{SessionSource, SourcedSession};

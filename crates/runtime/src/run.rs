@@ -16,8 +16,8 @@ use crate::lanes::{
     CRON_LANE, LanePriority, LaneStatus, LaneTask, Lanes, MAIN_LANE, SUBAGENT_LANE, TaskHandle, nested_lane,
 };
 use crate::queue::{
-    Authority, DropReason, InboxError, InboxEvents, MessageGroup, MessageInbox, NewMessage, QueueEffect, QueueInput,
-    QueuePolicy, QueueRefusal, QueueTurn, QueuedMessage,
+    Authority, DropReason, InboxError, InboxEvents, MessageGroup, MessageInbox, NewMessage, QueueEffect,
+    QueueInput, QueuePolicy, QueueRefusal, QueueTurn, QueuedMessage,
 };
 use crate::replies::{OwedReply, Replies, ReplyFlow};
 use crate::source::SessionSource;

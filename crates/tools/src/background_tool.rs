@@ -112,7 +112,9 @@ impl Tool for BackgroundTool {
     }
 
     fn touches(&self, args: &serde_json::Value, cx: &ToolContext) -> Touches {
-        let Ok(arguments) = serde_json::from_value::<Arguments>(args.clone()) else { return Touches::Nothing };
+        let Ok(arguments) = serde_json::from_value::<Arguments>(args.clone()) else {
+            return Touches::Nothing;
+        };
         match (&arguments.action, &cx.background) {
             (Action::Write, Some(commands)) => {
                 let id = arguments.id.as_deref().unwrap_or_default();
@@ -178,7 +180,9 @@ async fn act(
             let longest = arguments.longest(DEFAULT_WRITE);
             let status = commands.write(&id, text.as_bytes(), after, longest, &cx.cancel).await?;
             let ended = match after {
-                AfterInput::Open => " `wait` gives what it prints. (`newline`: false writes no line end, `eof`: true ends the input.)",
+                AfterInput::Open => {
+                    " `wait` gives what it prints. (`newline`: false writes no line end, `eof`: true ends the input.)"
+                }
                 AfterInput::End => " Its input has ended. `wait` gives what it prints.",
             };
             Ok(ToolOutput::text(format!("Wrote {} bytes to {}.{ended}", text.len(), status.id)))

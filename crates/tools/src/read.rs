@@ -47,8 +47,7 @@ impl Read {
             },
             "required": ["path"],
         });
-        let description =
-            "Read a text file, PDF or image. Text ends after 2000 lines or 50KB; go on with offset. In a PDF, offset and limit \
+        let description = "Read a text file, PDF or image. Text ends after 2000 lines or 50KB; go on with offset. In a PDF, offset and limit \
              count pages.";
         Self { spec: spec("read", description, &parameters) }
     }
@@ -229,11 +228,18 @@ impl ReadJob<'_> {
 fn pages(text: &PdfText, first: u64) -> ToolOutput {
     let total = text.total;
     if first >= total {
-        return ToolOutput::error(format!("Offset {} is beyond the last page ({total} pages)", first.saturating_add(1)));
+        return ToolOutput::error(format!(
+            "Offset {} is beyond the last page ({total} pages)",
+            first.saturating_add(1)
+        ));
     }
     let (mut shown, mut next, mut unknown, mut lines) = (String::new(), first, 0, 0);
     for page in &text.pages {
-        let body = if page.text.is_empty() { "(no text on this page; it may be an image)" } else { page.text.as_str() };
+        let body = if page.text.is_empty() {
+            "(no text on this page; it may be an image)"
+        } else {
+            page.text.as_str()
+        };
         let mut part = format!("[Page {} of {total}]\n{body}\n\n", next + 1);
         lines += part.lines().count();
         if shown.len() + part.len() > MAX_BYTES || lines > MAX_LINES {
@@ -244,7 +250,10 @@ fn pages(text: &PdfText, first: u64) -> ToolOutput {
             let end = body.floor_char_boundary(end.min(MAX_BYTES).min(body.len()));
             let (kept, whole) = (format_size(end as u64), format_size(body.len() as u64));
             let body = &body[..end];
-            part = format!("[Page {} of {total}]\n{body}\n[The page is cut: {kept} of {whole} are shown.]\n\n", next + 1);
+            part = format!(
+                "[Page {} of {total}]\n{body}\n[The page is cut: {kept} of {whole} are shown.]\n\n",
+                next + 1
+            );
         }
         shown.push_str(&part);
         unknown += page.unknown;
@@ -255,7 +264,9 @@ fn pages(text: &PdfText, first: u64) -> ToolOutput {
         notes.push(format!("Pages {}-{next} of {total}. Use offset={} to continue.", first + 1, next + 1));
     }
     if unknown > 0 {
-        notes.push(format!("{unknown} characters are of fonts that do not say what they are, and are shown as \u{fffd}."));
+        notes.push(format!(
+            "{unknown} characters are of fonts that do not say what they are, and are shown as \u{fffd}."
+        ));
     }
     if text.is_truncated {
         notes.push("The file is damaged or truncated: pages may be missing.".to_owned());

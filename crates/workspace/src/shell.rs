@@ -340,8 +340,7 @@ fn start(
     let (program, arguments): (&Path, Vec<OsString>) = match gate {
         None => (&shell, vec!["-c".into(), command.command.into()]),
         Some(_) if around => {
-            let arguments =
-                vec!["-c".into(), outside.into(), shell.clone().into(), command.command.into()];
+            let arguments = vec!["-c".into(), outside.into(), shell.clone().into(), command.command.into()];
             (Path::new("/bin/sh"), arguments)
         }
         Some(_) => (&shell, vec!["-c".into(), [inside, command.command].concat().into()]),

@@ -283,7 +283,8 @@ fn input_is_judged_like_the_command_that_reads_it() {
             ..PermissionRules::default()
         };
         let permissions = Permissions::new(rules, []);
-        let decision = Case { permissions: &permissions, touches: Touches::Input(input) }.decide("background");
+        let decision =
+            Case { permissions: &permissions, touches: Touches::Input(input) }.decide("background");
         if let Decision::Ask { subject, .. } = &decision {
             let grant = Grant { tool: "background".into(), subject: subject.clone() };
             assert_eq!(permissions.scopes(&grant), [Scope::Once], "{subject}");

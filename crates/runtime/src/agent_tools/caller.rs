@@ -19,7 +19,8 @@ pub(super) struct Caller {
 impl Caller {
     /// A conversation that the caller may see; the same error for one that it may not see and one that there is not.
     pub(super) fn other(&self, name: &str) -> Result<SessionKey, String> {
-        let unknown = || format!("There is no conversation `{name}` that you can see. `sessions_list` lists them.");
+        let unknown =
+            || format!("There is no conversation `{name}` that you can see. `sessions_list` lists them.");
         let key = SessionKey::parse(name).map_err(|_| unknown())?;
         if self.sees(&key) { Ok(key) } else { Err(unknown()) }
     }

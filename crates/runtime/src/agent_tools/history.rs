@@ -102,7 +102,10 @@ pub(super) async fn status(caller: &Caller, name: Option<&str>) -> Result<String
     let (model, context) = match last {
         Some(answer) => {
             let usage = &answer.usage;
-            (format!("{}/{}", answer.provider, answer.model), usage.input + usage.cache_read + usage.cache_write)
+            (
+                format!("{}/{}", answer.provider, answer.model),
+                usage.input + usage.cache_read + usage.cache_write,
+            )
         }
         None => (row.model.clone(), 0),
     };
@@ -140,7 +143,8 @@ fn line_of(message: &Message) -> Option<String> {
                 .filter_map(|content| Some(content.as_tool_call()?.name.as_str()))
                 .collect();
             let text = answer.text();
-            let calls = if calls.is_empty() { String::new() } else { format!("(calls {})", calls.join(", ")) };
+            let calls =
+                if calls.is_empty() { String::new() } else { format!("(calls {})", calls.join(", ")) };
             let between = if text.is_empty() || calls.is_empty() { "" } else { " " };
             ("assistant", format!("{text}{between}{calls}"))
         }

@@ -73,7 +73,8 @@ pub(super) async fn send(
     let policy = QueueSettings::default().resolve(CHANNEL, &none, &none);
     let policy = QueuePolicy { mode: BusyMode::Followup, debounce: Duration::ZERO, ..policy };
     let request = RunRequest { key: key.clone(), message, policy };
-    let run = caller.conversations.start(request).await.map_err(|error| format!("Nothing was sent: {error}."))?;
+    let run =
+        caller.conversations.start(request).await.map_err(|error| format!("Nothing was sent: {error}."))?;
     let wait = wait.filter(|seconds| seconds.is_finite()).unwrap_or(WAIT).clamp(0.0, LONGEST);
     if wait == 0.0 {
         return Ok(format!("Sent to `{key}`. `sessions_history` shows the answer when it is there."));

@@ -37,8 +37,7 @@ async fn serve<T, F: Future<Output = T>>(
 ) -> T {
     let store: Arc<dyn Graph> = world.home.store().await.unwrap();
     let tools = AgentTools::new(AgentTool::ALL, visibility);
-    let (opener, offered) =
-        (OpenRequest { here: world.here(), ..OpenRequest::default() }, tools.clone());
+    let (opener, offered) = (OpenRequest { here: world.here(), ..OpenRequest::default() }, tools.clone());
     let limits = HostSessionLimits::default();
     let more: crate::ConversationTools = Arc::new(move |key| offered.of(key));
     let sessions = HostSessions::of_agents_with(world.home.clone(), limits, opener, more).await.unwrap();
@@ -95,13 +94,22 @@ async fn conversations_are_listed_and_read_by_their_own_agent() {
     })
     .await;
     let results = results(&world);
-    assert!(results[0].contains(&format!("- {ANNA} (idle, ")) && results[0].contains("I am Anna"), "{results:?}");
+    assert!(
+        results[0].contains(&format!("- {ANNA} (idle, ")) && results[0].contains("I am Anna"),
+        "{results:?}"
+    );
     assert!(results[0].contains(&format!("- {MAIN} (running, this one, ")), "{results:?}");
     assert!(!results[0].contains("other"), "{results:?}");
     assert_eq!(results[1], "[user] I am Anna\n\n[assistant] Hello Anna, the secret word is rope.");
-    assert!(results[2].contains("state: idle") && results[2].contains("model: testing/test-1"), "{results:?}");
+    assert!(
+        results[2].contains("state: idle") && results[2].contains("model: testing/test-1"),
+        "{results:?}"
+    );
     assert!(results[3].contains(&format!("conversation: {MAIN}\nstate: running")), "{results:?}");
-    assert!(results[4].starts_with("There is no conversation `agent:other:main` that you can see"), "{results:?}");
+    assert!(
+        results[4].starts_with("There is no conversation `agent:other:main` that you can see"),
+        "{results:?}"
+    );
 }
 
 #[tokio::test]
@@ -196,7 +204,8 @@ struct Routes(Arc<Chat>);
 
 impl ReplyRoutes for Routes {
     fn route(&self, route: &Route) -> Option<ReplyRoute> {
-        (route.channel == "irc").then(|| ReplyRoute { sink: self.0.clone(), options: StreamOptions::default() })
+        (route.channel == "irc")
+            .then(|| ReplyRoute { sink: self.0.clone(), options: StreamOptions::default() })
     }
 
     fn sent(&self, _: &str, _: &Json) -> Option<SentMessage> {
@@ -247,7 +256,7 @@ async fn message_of_a_tool_is_delivered_once_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn tools_of_conversations_are_offered_where_a_runtime_offers_them() {
+async fn conversation_tools_are_offered_where_a_runtime_offers_them() {
     let world = World::new([says("without"), calls("message", &json!({ "text": "x" })), says("with")]);
     let names = |world: &World| -> Vec<String> {
         let body = world.server.requests().pop().unwrap().json();

@@ -154,7 +154,8 @@ impl ReplyFlow {
                 let text = if is_whole { answer.text() } else { String::new() };
                 outputs.extend(self.stream.on(StreamInput::MessageEnded { text: Some(&text) }, at));
                 for call in answer.content.iter().filter_map(Content::as_tool_call) {
-                    if let Some(sent) = post::sent(call).or_else(|| routes.sent(&call.name, &call.arguments)) {
+                    if let Some(sent) = post::sent(call).or_else(|| routes.sent(&call.name, &call.arguments))
+                    {
                         let SentMessage { text, media, target } = sent;
                         let sent = self.stream.sent_texts();
                         sent.begin(call.id.clone(), &text, &media, target.as_deref());

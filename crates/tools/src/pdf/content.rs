@@ -89,7 +89,9 @@ impl PageText {
     fn show(&mut self, text: Option<&str>) {
         match text {
             _ if self.text.len() > PAGE_TEXT => self.is_cut = true,
-            Some(text) => self.text.extend(text.chars().filter(|char| !char.is_control()).flat_map(unligated)),
+            Some(text) => {
+                self.text.extend(text.chars().filter(|char| !char.is_control()).flat_map(unligated))
+            }
             None => {
                 self.unknown += 1;
                 self.text.push('\u{fffd}');

@@ -160,7 +160,11 @@ impl<'a> PdfFile<'a> {
         Ok(())
     }
 
-    fn read(&self, id: u32, budget: &mut Budget<'_>) -> Result<Option<(Object, Option<Range<usize>>)>, PdfError> {
+    fn read(
+        &self,
+        id: u32,
+        budget: &mut Budget<'_>,
+    ) -> Result<Option<(Object, Option<Range<usize>>)>, PdfError> {
         let object = match self.places.get(&id) {
             None => None,
             Some((_, Place::File(at, stream))) => {
@@ -184,7 +188,12 @@ impl<'a> PdfFile<'a> {
     }
 
     /// A member of a dictionary, without a reference.
-    pub(super) fn member(&self, members: &Dict, name: &str, budget: &mut Budget<'_>) -> Result<Object, PdfError> {
+    pub(super) fn member(
+        &self,
+        members: &Dict,
+        name: &str,
+        budget: &mut Budget<'_>,
+    ) -> Result<Object, PdfError> {
         members.get(name).map_or(Ok(Object::Null), |object| self.resolve(object, budget))
     }
 

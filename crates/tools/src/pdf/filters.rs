@@ -129,7 +129,8 @@ fn ascii85(bytes: &[u8]) -> Vec<u8> {
         }
         let kept = group.len() - 1;
         group.resize(5, 84);
-        let value = group.iter().fold(0_u32, |value, digit| value.wrapping_mul(85).wrapping_add(u32::from(*digit)));
+        let value =
+            group.iter().fold(0_u32, |value, digit| value.wrapping_mul(85).wrapping_add(u32::from(*digit)));
         output.extend(value.to_be_bytes().iter().take(kept));
         group.clear();
     };
@@ -151,7 +152,8 @@ fn ascii85(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn ascii_hex(bytes: &[u8]) -> Vec<u8> {
-    let digits: Vec<u8> = bytes.iter().take_while(|byte| **byte != b'>').filter_map(|byte| digit(*byte)).collect();
+    let digits: Vec<u8> =
+        bytes.iter().take_while(|byte| **byte != b'>').filter_map(|byte| digit(*byte)).collect();
     digits.chunks(2).map(|pair| pair.first().unwrap_or(&0) << 4 | pair.get(1).unwrap_or(&0)).collect()
 }
 
@@ -181,7 +183,8 @@ fn run_length(bytes: &[u8], budget: &Budget<'_>) -> Result<Vec<u8>, PdfError> {
 
 /// Undoes what was done to rows before they were packed.
 fn predicted(data: Vec<u8>, parameters: &Dict) -> Vec<u8> {
-    let parameter = |name: &str, default: usize| parameters.get(name).and_then(Object::count).unwrap_or(default);
+    let parameter =
+        |name: &str, default: usize| parameters.get(name).and_then(Object::count).unwrap_or(default);
     let predictor = parameter("Predictor", 1);
     let bits = parameter("Colors", 1).clamp(1, 32) * parameter("BitsPerComponent", 8).clamp(1, 16);
     let pixel = bits.div_ceil(8);

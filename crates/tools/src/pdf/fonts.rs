@@ -118,11 +118,18 @@ impl Font {
         Ok(())
     }
 
-    fn composite(&mut self, file: &PdfFile<'_>, members: &Dict, budget: &mut Budget<'_>) -> Result<(), PdfError> {
+    fn composite(
+        &mut self,
+        file: &PdfFile<'_>,
+        members: &Dict,
+        budget: &mut Budget<'_>,
+    ) -> Result<(), PdfError> {
         self.bytes = 2;
         let encoding = file.member(members, "Encoding", budget)?;
         self.is_utf16 = encoding.name().is_some_and(|name| name.contains("UCS2") || name.contains("UTF16"));
-        let Object::Array(descendants) = file.member(members, "DescendantFonts", budget)? else { return Ok(()) };
+        let Object::Array(descendants) = file.member(members, "DescendantFonts", budget)? else {
+            return Ok(());
+        };
         let Some(descendant) = descendants.first() else { return Ok(()) };
         let Object::Dict(descendant) = file.resolve(descendant, budget)? else { return Ok(()) };
         self.width = Some(file.member(&descendant, "DW", budget)?.number().unwrap_or(1000.0));
@@ -141,7 +148,8 @@ impl Font {
                     }
                 }
                 last => {
-                    let (Some(last), Some(width)) = (last.count(), items.next().and_then(Object::number)) else {
+                    let (Some(last), Some(width)) = (last.count(), items.next().and_then(Object::number))
+                    else {
                         break;
                     };
                     budget.entry()?;
@@ -191,7 +199,9 @@ fn after(text: &str, offset: u32) -> String {
 /// The width of a character in a font that does not say it, as in the fonts that every reader has.
 fn guessed_width(text: Option<&str>) -> f64 {
     match text.and_then(|text| text.chars().next()) {
-        Some('i' | 'j' | 'l' | '|' | '\'' | '.' | ',' | ':' | ';' | '!' | 'I' | 't' | 'f' | ' ' | '/') => 278.0,
+        Some('i' | 'j' | 'l' | '|' | '\'' | '.' | ',' | ':' | ';' | '!' | 'I' | 't' | 'f' | ' ' | '/') => {
+            278.0
+        }
         Some('m' | 'w' | 'M' | 'W' | '@') => 830.0,
         Some(char) if char.is_uppercase() => 690.0,
         _ => 540.0,

@@ -163,7 +163,8 @@ impl<'a> Parser<'a> {
         let mut name = Vec::new();
         while let Some(byte) = self.peek().filter(|byte| !is_space(*byte) && !is_delimiter(*byte)) {
             self.at += 1;
-            let hex = self.rest().first_chunk().and_then(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+            let hex =
+                self.rest().first_chunk().and_then(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
             match hex.filter(|_| byte == b'#') {
                 Some(byte) => {
                     self.at += 2;
@@ -187,7 +188,8 @@ impl<'a> Parser<'a> {
             ahead.skip_space();
             if ahead.peek().is_some_and(|byte| byte.is_ascii_digit()) && ahead.number().is_some() {
                 ahead.skip_space();
-                let end = ahead.bytes.get(ahead.at + 1).is_none_or(|byte| is_space(*byte) || is_delimiter(*byte));
+                let end =
+                    ahead.bytes.get(ahead.at + 1).is_none_or(|byte| is_space(*byte) || is_delimiter(*byte));
                 if ahead.peek() == Some(b'R') && end {
                     self.at = ahead.at + 1;
                     return Object::Ref(id);

@@ -21,7 +21,8 @@ fn file(objects: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 const CATALOG: &str = "<</Type /Catalog /Pages 2 0 R>>";
-const TREE: &str = "<</Type /Pages /Kids [3 0 R] /Count 1 /Resources <</Font <</F1 5 0 R>> /XObject <</X 6 0 R>>>>>>";
+const TREE: &str =
+    "<</Type /Pages /Kids [3 0 R] /Count 1 /Resources <</Font <</F1 5 0 R>> /XObject <</X 6 0 R>>>>>>";
 const PAGE: &str = "<</Type /Page /Parent 2 0 R /Contents 4 0 R>>";
 const FONT: &str = "<</Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding>>";
 
@@ -90,7 +91,11 @@ fn packed_objects_and_streams_are_unpacked() {
     let mut bytes = b"%PDF-1.7\n".to_vec();
     for (number, head, data) in [
         (1, CATALOG.to_owned(), Vec::new()),
-        (9, format!("<</Type /ObjStm /N 2 /First {first} /Filter /FlateDecode>>"), deflate(objects.as_bytes())),
+        (
+            9,
+            format!("<</Type /ObjStm /N 2 /First {first} /Filter /FlateDecode>>"),
+            deflate(objects.as_bytes()),
+        ),
         (4, "<</Filter [/ASCIIHexDecode /FlateDecode]>>".to_owned(), format!("{hex}>").into_bytes()),
         (5, FONT.to_owned(), Vec::new()),
     ] {
@@ -182,7 +187,8 @@ fn broken_files_say_what_is_wrong() {
 #[test]
 fn bombs_end_at_a_limit() {
     let zeros = miniz_oxide::deflate::compress_to_vec_zlib(&vec![b' '; 130 << 20], 1);
-    let bomb = file(&[(CATALOG, b""), (TREE, b""), (PAGE, b""), ("<</Filter /FlateDecode>>", &zeros), (FONT, b"")]);
+    let bomb =
+        file(&[(CATALOG, b""), (TREE, b""), (PAGE, b""), ("<</Filter /FlateDecode>>", &zeros), (FONT, b"")]);
     assert_eq!(read(&bomb), Err(PdfError::Bomb));
     // Each drawing draws the next one ten times.
     let ten: String = (0..10).map(|_| "/X Do ").collect();

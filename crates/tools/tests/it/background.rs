@@ -303,7 +303,8 @@ async fn input_that_cannot_be_written_says_why() {
     assert!(text(&write(&bench, json!({})).await).contains("needs `text`"));
     let keys = write(&bench, json!({ "keys": ["ctrl-c"] })).await;
     assert!(keys.is_error && text(&keys).contains("have no terminal"), "{keys:?}");
-    let args = json!({ "command": "exec <&-; touch closed; sleep 1000", "run_in_background": true, "input": true });
+    let args =
+        json!({ "command": "exec <&-; touch closed; sleep 1000", "run_in_background": true, "input": true });
     assert!(!bench.run("bash", args).await.is_error);
     appears(&bench.path("closed")).await;
     let closed = bench.run("background", json!({ "action": "write", "id": "b2", "text": "x" })).await;

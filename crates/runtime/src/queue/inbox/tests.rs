@@ -125,7 +125,8 @@ async fn stored_messages_hold_no_secrets() {
     sealer.know("password", secret);
     let (inbox, _events) = MessageInbox::open(store.clone(), sealer).await.unwrap();
     let text = format!("my password is {secret}");
-    let secretive = NewMessage { input: UserInput::from(text), from: Some(secret.to_owned()), ..message("1") };
+    let secretive =
+        NewMessage { input: UserInput::from(text), from: Some(secret.to_owned()), ..message("1") };
     inbox.put(&key("agent:main:main"), secretive, policy(BusyMode::Steer)).await.unwrap().unwrap();
     let rows = store.pending(&MESSAGE_INBOX.into()).await.unwrap().inbox;
     assert_eq!(rows.len(), 1);
