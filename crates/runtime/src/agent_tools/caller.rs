@@ -18,11 +18,21 @@ pub(super) struct Caller {
 
 impl Caller {
     /// A conversation that the caller may see; the same error for one that it may not see and one that there is not.
-    pub(super) fn other(&self, name: &str) -> Result<SessionKey, String> {
+    pub(super) async fn other(&self, name: &str) -> Result<SessionKey, String> {
         let unknown =
             || format!("There is no conversation `{name}` that you can see. `sessions_list` lists them.");
         let key = SessionKey::parse(name).map_err(|_| unknown())?;
-        if self.sees(&key) { Ok(key) } else { Err(unknown()) }
+        if key == self.own {
+            return Ok(key);
+        }
+        if !self.sees(&key) {
+            return Err(unknown());
+        }
+        match self.sessions.session_of(&key).await {
+            Ok(Some(_)) => Ok(key),
+            Ok(None) => Err(unknown()),
+            Err(error) => Err(format!("The conversations cannot be read: {error}")),
+        }
     }
 
     pub(super) fn sees(&self, key: &SessionKey) -> bool {

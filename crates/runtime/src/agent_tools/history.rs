@@ -61,7 +61,7 @@ pub(super) async fn list(caller: &Caller, limit: Option<u64>) -> Result<String, 
 
 /// `sessions_history`.
 pub(super) async fn read(caller: &Caller, name: &str, limit: Option<u64>) -> Result<String, String> {
-    let key = caller.other(name)?;
+    let key = caller.other(name).await?;
     let most = usize::try_from(limit.unwrap_or(MESSAGES).clamp(1, MESSAGES_MOST)).unwrap_or(usize::MAX);
     let Some(row) = row_of(caller, &key).await.map_err(failed)? else {
         return Ok(format!("Nothing was said in `{key}` yet."));
@@ -89,7 +89,10 @@ pub(super) async fn read(caller: &Caller, name: &str, limit: Option<u64>) -> Res
 
 /// `session_status`.
 pub(super) async fn status(caller: &Caller, name: Option<&str>) -> Result<String, String> {
-    let key = name.map_or_else(|| Ok(caller.own.clone()), |name| caller.other(name))?;
+    let key = match name {
+        Some(name) => caller.other(name).await?,
+        None => caller.own.clone(),
+    };
     let state = state(caller, &key);
     let Some(row) = row_of(caller, &key).await.map_err(failed)? else {
         return Ok(format!("conversation: {key}\nstate: {state}\nNothing was said in it yet."));

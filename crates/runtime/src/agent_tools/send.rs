@@ -6,10 +6,9 @@ use quipu::protocol::{AuthorClass, Content, Origin, Provenance, UserInput};
 
 use super::caller::Caller;
 use crate::queue::{Authority, BusyMode, NewMessage, QueueOverride, QueuePolicy, QueueSettings, Route};
+use crate::replies::SESSIONS_CHANNEL;
 use crate::run::{RunError, RunRequest};
 
-/// The channel of such messages: no chat has it, so what answers them goes back to who waits for it.
-pub(super) const CHANNEL: &str = "sessions";
 /// How many conversations a message may cause to speak, each the next.
 pub(super) const HOPS: u32 = 5;
 /// Bytes of a message.
@@ -23,7 +22,8 @@ const ANSWER: usize = 40_000;
 /// How many conversations a run has behind it that caused each other.
 fn hops(caller: &Caller) -> u32 {
     let route = caller.group.as_ref().map(|group| &group.route);
-    let thread = route.filter(|route| route.channel == CHANNEL).and_then(|route| route.thread.as_deref());
+    let thread =
+        route.filter(|route| route.channel == SESSIONS_CHANNEL).and_then(|route| route.thread.as_deref());
     thread.and_then(|hops| hops.parse().ok()).unwrap_or(0)
 }
 
@@ -34,7 +34,7 @@ pub(super) async fn send(
     text: String,
     wait: Option<f64>,
 ) -> Result<String, String> {
-    let key = caller.other(name)?;
+    let key = caller.other(name).await?;
     if key == caller.own {
         return Err("This is the conversation that you are in. Nothing was sent.".to_owned());
     }
@@ -58,7 +58,7 @@ pub(super) async fn send(
     let message = NewMessage {
         message_id: None,
         route: Route {
-            channel: CHANNEL.to_owned(),
+            channel: SESSIONS_CHANNEL.to_owned(),
             account: None,
             to: Some(own.clone()),
             thread: Some(hops.to_string()),
@@ -70,7 +70,7 @@ pub(super) async fn send(
     };
     let none = QueueOverride::default();
     // It waits until the other one is done, and stops nothing.
-    let policy = QueueSettings::default().resolve(CHANNEL, &none, &none);
+    let policy = QueueSettings::default().resolve(SESSIONS_CHANNEL, &none, &none);
     let policy = QueuePolicy { mode: BusyMode::Followup, debounce: Duration::ZERO, ..policy };
     let request = RunRequest { key: key.clone(), message, policy };
     let run =

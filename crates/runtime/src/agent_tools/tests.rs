@@ -13,7 +13,7 @@ use super::*;
 use crate::host_sessions::HostSessionLimits;
 use crate::lanes::{LaneSettings, Lanes};
 use crate::queue::{BusyMode, InboxError, MessageInbox, Route};
-use crate::replies::{Replies, ReplyRoute, ReplyRoutes, SentMessage};
+use crate::replies::{Replies, ReplyRoute, ReplyRoutes, SESSIONS_CHANNEL, SentMessage};
 use crate::run::RunRequest;
 use crate::testing::{World, request, says};
 
@@ -142,6 +142,7 @@ async fn message_to_another_conversation_comes_back_answered() {
         calls("sessions_send", &json!({ "session": ANNA, "text": "Are you there?" })),
         says("yes, I am"),
         calls("sessions_send", &json!({ "session": MAIN, "text": "to myself" })),
+        calls("sessions_send", &json!({ "session": "agent:main:direct:nobody", "text": "hello?" })),
         says("done"),
     ]);
     serve(&world, SessionVisibility::Agent, None, |all| async move {
@@ -155,6 +156,7 @@ async fn message_to_another_conversation_comes_back_answered() {
     let results = results(&world);
     assert_eq!(results[0], format!("[{ANNA}] yes, I am"));
     assert!(results[1].contains("the conversation that you are in"), "{results:?}");
+    assert!(results[2].contains("no conversation `agent:main:direct:nobody`"), "{results:?}");
 }
 
 #[tokio::test]
@@ -171,7 +173,7 @@ async fn conversations_that_cause_each_other_to_speak_come_to_an_end() {
     let hop = |hops: u32| {
         let mut message = says_to(MAIN, &format!("hop {hops}"));
         let (to, thread) = (Some(ANNA.to_owned()), Some(hops.to_string()));
-        message.message.route = Route { channel: send::CHANNEL.into(), account: None, to, thread };
+        message.message.route = Route { channel: SESSIONS_CHANNEL.into(), account: None, to, thread };
         message
     };
     serve(world, SessionVisibility::Agent, None, |all| async move {

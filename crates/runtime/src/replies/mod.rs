@@ -23,8 +23,8 @@ use tokio::time::Instant;
 
 use crate::keys::SessionKey;
 use crate::queue::{QueueTurn, Route};
-pub(crate) use post::PostedMessage;
 pub use post::{MESSAGE_TOOL, PostError};
+pub(crate) use post::{PostedMessage, SESSIONS_CHANNEL};
 pub(crate) use rows::OwedReply;
 use rows::{OutboxRows, ReplyRow, StoredReply};
 
@@ -127,6 +127,9 @@ pub(crate) struct ReplyFlow {
 impl ReplyFlow {
     /// That of a run that is owed; `None` where nobody wants it.
     pub(crate) fn of(replies: &Replies, owed: &OwedReply) -> Option<Self> {
+        if owed.route.channel == SESSIONS_CHANNEL {
+            return None;
+        }
         let ReplyRoute { mut options, .. } = replies.0.routes.route(&owed.route)?;
         options.drain = DrainPoint::MessageEnd;
         options.pacing = None;

@@ -13,6 +13,9 @@ use crate::keys::SessionKey;
 /// The tool that sends messages.
 pub const MESSAGE_TOOL: &str = "message";
 
+/// The channel of messages from one conversation to another: no chat has it, so what answers them goes back to who waits for it.
+pub(crate) const SESSIONS_CHANNEL: &str = "sessions";
+
 /// A message of a tool.
 pub(crate) struct PostedMessage {
     /// The run of the session and the call.
