@@ -185,6 +185,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         editor: None,
         shell: None,
         servers: Vec::new(),
+        added_tools: Vec::new(),
         web_search: task.web_search,
         tools: task.model.tools.clone(),
         output_schema: match &task.output_schema {

@@ -52,6 +52,7 @@ impl Policy for AgentPolicy {
         }
         match (self.mode, proposal.touches) {
             (AgentMode::ReadOnly, Touches::Writes(_)) => self.denied("is read-only and changes no files"),
+            (AgentMode::ReadOnly, Touches::Input(_)) => self.denied("is read-only and writes to no command"),
             (AgentMode::ReadOnly, Touches::Anything)
                 if !matches!(decision, Decision::Ask { .. }) && !only_reads(proposal) =>
             {

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use quipu_protocol::Scope;
+use quipu_protocol::{CommandInput, Scope};
 use quipu_rules::{Effect, FileAccess, Host, Rule, RuleSet, Verdict};
-use quipu_tools::Touches;
+use quipu_tools::{BackgroundTool, Touches};
 use quipu_workspace::{
     Access, AccessMode, AccessRules, Cache, CommandNeeds, FileKeys, HostRules, Namespaces, Network, Reach,
     Sandbox, SandboxSupport, file_key, git_directories, has_other_names,
 };
 
-use crate::policy::{Decision, Grant, GrantError, Policy, Proposal};
+use crate::policy::{Decision, Grant, GrantError, Policy, Proposal, input_subject};
 use crate::rulings::{RuleRoots, RuleVerdict, judged_command, judged_files, ruling};
 use crate::travel::{Tobe, Travel};
 use quipu_machine::PolicyVersion;
@@ -256,8 +256,8 @@ impl Permissions {
 
     /// Whether a yes may hold for more than once.
     fn may_last(&self, grant: &Grant) -> bool {
-        // What is left behind is another thing each time.
-        if grant.tool == Tobe::NAME {
+        // What is left behind is another thing each time, and so is what a running command does with text.
+        if grant.tool == Tobe::NAME || grant.tool == BackgroundTool::NAME {
             return false;
         }
         let bounds = self.bounds();
@@ -515,6 +515,45 @@ impl Bounds {
         ask(granted, tool, question, subject)
     }
 
+    /// Text for a running command counts as a command that may do what that one may.
+    fn decide_input(
+        &self,
+        granted: &dyn Fn(&Grant) -> bool,
+        tool: &str,
+        input: &CommandInput,
+        asked: Option<String>,
+    ) -> Decision {
+        if input.command.is_none() {
+            let reason = format!(
+                "No background command `{}` takes input. Start it in an answer before this one.",
+                input.id
+            );
+            return Decision::Deny { reason };
+        }
+        let beyond = self.beyond(CommandNeeds { network: input.network, protected: input.protected });
+        let reason = if !input.is_confined {
+            "The command runs without a sandbox.".to_owned()
+        } else if !beyond.is_empty() {
+            format!("The command can {}.", beyond.join(" and "))
+        } else if self.mode == PermissionMode::Ask {
+            "This mode asks before every command.".to_owned()
+        } else {
+            match asked {
+                Some(reason) => reason,
+                None => return Decision::Allow,
+            }
+        };
+        let question = format!("Allow input for background command {}? {reason}", input.id);
+        let subject = input_subject(input);
+        // No rule about the tool allows more than the sandbox does.
+        let subject = if beyond.is_empty() {
+            subject
+        } else {
+            format!("{WANTS}{}\n{subject}", beyond.join(" and to "))
+        };
+        ask(granted, tool, question, subject)
+    }
+
     /// What a command asks for beyond what it may do unasked.
     fn beyond(&self, wanted: CommandNeeds) -> Vec<&'static str> {
         let mut beyond = Vec::new();
@@ -600,6 +639,7 @@ impl Policy for Permissions {
                 bounds.decide_files(&granted, tool, paths, AccessMode::Write, asked)
             }
             (Touches::Anything, asked) => bounds.decide_command(&granted, tool, proposal, asked),
+            (Touches::Input(input), asked) => bounds.decide_input(&granted, tool, input, asked),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use quipu_protocol::{Json, Scope, ToolCall};
+use quipu_protocol::{CommandInput, Json, Scope, ToolCall};
 use quipu_rules::{Place, WritingPart, read_only};
 use quipu_tools::Touches;
 use quipu_workspace::{Access, Sandbox, file_key};
@@ -65,6 +65,16 @@ impl Proposal<'_> {
         let cwd = file_key(self.cwd);
         read_only(command, &Place { cwd: &cwd, home: None, true_path: &file_key })
     }
+}
+
+/// Text for a running command, as a person reads it: the command, and what it is given.
+pub(crate) fn input_subject(input: &CommandInput) -> String {
+    let mut lines = vec![format!("{}: {}", input.id, input.command.as_deref().unwrap_or_default())];
+    lines.extend(input.text.lines().map(|line| format!("< {line}")));
+    if input.is_last {
+        lines.push("(end of the input)".to_owned());
+    }
+    lines.join("\n")
 }
 
 /// Something that was allowed for more than once, exactly: one tool and one command line or file.

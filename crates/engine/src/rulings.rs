@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use quipu_protocol::Touches;
+use quipu_protocol::{CommandInput, Touches};
 use quipu_rules::{FileAccess, Judgement, Place, RuleSet, Verdict};
 use quipu_workspace::{Access, AccessMode, Reach, file_key};
 
@@ -41,6 +41,9 @@ pub(crate) fn ruling(
     }
     let tool = proposal.call.name.as_str();
     let command = if tool == "bash" { proposal.text("command") } else { None };
+    if let Touches::Input(input) = proposal.touches {
+        return input_ruling(rules, roots, tool, input);
+    }
     let judged = match (proposal.touches, &command) {
         (Touches::Anything, Some(command)) => {
             let network = proposal.flag("network").then(|| rules.tool("network"));
@@ -52,8 +55,32 @@ pub(crate) fn ruling(
         }
         (Touches::Reads(paths), _) => judged_files(rules, roots, tool, paths, FileAccess::Read),
         (Touches::Writes(paths), _) => judged_files(rules, roots, tool, paths, FileAccess::Write),
-        (Touches::Nothing | Touches::Session | Touches::Anything, _) => rules.tool(tool),
+        (Touches::Nothing | Touches::Session | Touches::Anything | Touches::Input(_), _) => rules.tool(tool),
     };
+    verdict_of(rules, tool, &judged, proposal.touches, access)
+}
+
+/// What rules say of text for a running command. Where that is a shell, the text is a command line; what else does with it no rule
+/// can know.
+fn input_ruling(rules: &RuleSet, roots: &RuleRoots, tool: &str, input: &CommandInput) -> RuleVerdict {
+    let (of_tool, of_text) = (rules.tool(tool), judged_command(rules, roots, &input.text));
+    let judged = if of_text.verdict >= Verdict::Ask { of_text } else { of_tool };
+    match judged.verdict {
+        Verdict::NoRule | Verdict::Unclear if rules.restricts_commands() => RuleVerdict::Asked(
+            "Your rules about commands cannot judge what a running command does with it.".to_owned(),
+            false,
+        ),
+        _ => verdict_of(rules, tool, &judged, &Touches::Nothing, &Access::default()),
+    }
+}
+
+fn verdict_of(
+    rules: &RuleSet,
+    tool: &str,
+    judged: &Judgement,
+    touches: &Touches,
+    access: &Access,
+) -> RuleVerdict {
     let of_rule = || {
         let decisive = judged.decisive();
         let rule = decisive.and_then(|part| rules.get(part.rule?)).map(|(_, rule)| rule.text());
@@ -74,7 +101,7 @@ pub(crate) fn ruling(
             let why = judged.decisive().and_then(|part| part.why).unwrap_or_default();
             RuleVerdict::Asked(format!("Your rules cannot judge it, because {why}."), true)
         }
-        Verdict::Allow if configures(rules, &judged, proposal.touches, access) => RuleVerdict::Silent,
+        Verdict::Allow if configures(rules, judged, touches, access) => RuleVerdict::Silent,
         Verdict::Allow => RuleVerdict::Allowed,
         Verdict::Unclear | Verdict::NoRule => RuleVerdict::Silent,
     }

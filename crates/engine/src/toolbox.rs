@@ -280,7 +280,7 @@ impl Toolbox {
                 let (paths, access) = (paths.clone(), self.parts.policy.access());
                 Box::new(move || snapshotter.ahead_of(&paths, &access))
             }
-            Touches::Nothing | Touches::Reads(_) | Touches::Session => return own,
+            Touches::Nothing | Touches::Reads(_) | Touches::Input(_) | Touches::Session => return own,
         };
         Some(Box::new(move || {
             if let Some(own) = own {
@@ -309,7 +309,7 @@ impl Toolbox {
             Some(tobe) => Some(self.plan_jump(tobe, &call).map_err(CallRefusal)?),
             None => None,
         };
-        let touches = tool.touches(&call.arguments.value(), cx);
+        let touches = self.sealed(tool.touches(&call.arguments.value(), cx));
         // Looked at first: what comes to be another file while it is decided is found when the call begins.
         self.show(&call, &touches);
         Ok(self.decide(call, touches, travel))
@@ -666,7 +666,9 @@ impl Toolbox {
             Err(text) => return ToolOutput::error(text),
         };
         let touches = tool.touches(&args.value(), &cx);
-        if self.snapshotter.is_none() && matches!(touches, Touches::Anything | Touches::Writes(_)) {
+        if self.snapshotter.is_none()
+            && matches!(touches, Touches::Anything | Touches::Input(_) | Touches::Writes(_))
+        {
             noticed.note = WorkspaceNote::unknown(NOT_WATCHED);
         }
         let is_command = self.fit_context(&mut cx, &touches, &people).await;
@@ -719,7 +721,7 @@ impl Toolbox {
         people: &mailbox::Sender<MachineInput>,
     ) -> Result<Option<CallBaseline>, StoreError> {
         match (&self.snapshotter, touches) {
-            (Some(snapshotter), Touches::Anything) => {
+            (Some(snapshotter), Touches::Anything | Touches::Input(_)) => {
                 tell(people, snapshotter.before_command(place, call).await?).await;
                 Ok(Some(CallBaseline::command()))
             }
@@ -727,7 +729,7 @@ impl Toolbox {
                 snapshotter.before(place, call, paths, access).await.map(Some)
             }
             (_, Touches::Nothing | Touches::Reads(_) | Touches::Writes(_) | Touches::Session)
-            | (None, Touches::Anything) => Ok(None),
+            | (None, Touches::Anything | Touches::Input(_)) => Ok(None),
         }
     }
 
@@ -787,7 +789,7 @@ fn excess(content: &[Content], details: Option<&Json>) -> Option<usize> {
 fn files(touches: &Touches) -> &[PathBuf] {
     match touches {
         Touches::Reads(paths) | Touches::Writes(paths) => paths,
-        Touches::Nothing | Touches::Anything | Touches::Session => &[],
+        Touches::Nothing | Touches::Anything | Touches::Input(_) | Touches::Session => &[],
     }
 }
 

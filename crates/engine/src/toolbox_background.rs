@@ -1,6 +1,6 @@
 //! Background commands of a toolbox: their list, and what they change.
 
-use quipu_tools::BackgroundStatus;
+use quipu_tools::{BackgroundStatus, Touches};
 
 use crate::background::BackgroundInfo;
 use crate::files::CommandChanges;
@@ -33,6 +33,14 @@ impl Toolbox {
         let Some(snapshotter) = &self.snapshotter else { return CommandChanges::default() };
         let run = self.standing.get().and_then(|view| view.borrow().run.clone());
         snapshotter.background_changes(run.unwrap_or_else(|| "background".into())).await
+    }
+
+    /// A command that is written to runs with secrets put back; people and policies see it without.
+    pub(crate) fn sealed(&self, mut touches: Touches) -> Touches {
+        if let Touches::Input(input) = &mut touches {
+            input.command = input.command.take().map(|command| self.parts.sealer.seal(&command).into_owned());
+        }
+        touches
     }
 
     /// The background commands of the session, sealed.

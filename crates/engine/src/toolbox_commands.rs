@@ -42,7 +42,7 @@ impl Toolbox {
             Touches::Anything => self.add_command_environment(cx, people).await,
             Touches::Reads(paths) => self.look_in_editor(cx, paths.clone(), false).await,
             Touches::Writes(paths) => self.look_in_editor(cx, paths.clone(), true).await,
-            Touches::Nothing | Touches::Session => {}
+            Touches::Nothing | Touches::Input(_) | Touches::Session => {}
         }
         matches!(touches, Touches::Anything)
     }

@@ -403,6 +403,7 @@ async fn prepare(
         true => crate::web::say_what_is_left_out(&config, request, &web),
         false => crate::web::install(&mut options, web),
     }
+    options.tools.extend(request.added_tools.iter().cloned());
     // Its jobs could do more.
     let is_kept_off = request.permissions.no_network || request.prices == CallPrices::OnlyFree;
     if config.schedule_tool

@@ -133,6 +133,8 @@ pub struct OpenRequest {
     pub shell: Option<ToolAdapter>,
     /// Servers of tools that the front brings along, by name, behind those of files.
     pub servers: Vec<(String, ServerConfig)>,
+    /// Tools of the front, behind Quipu's own.
+    pub added_tools: Vec<Arc<dyn Tool>>,
     /// Places of caches that the environment names are offered.
     pub offers_caches: bool,
 }

@@ -102,12 +102,14 @@ impl Slot {
 
 /// Whether two calls must keep their order.
 fn conflict(a: &Touches, b: &Touches) -> bool {
-    use Touches::{Anything, Nothing, Reads, Session, Writes};
+    use Touches::{Anything, Input, Nothing, Reads, Session, Writes};
     let meet = |a: &[std::path::PathBuf], b: &[std::path::PathBuf]| a.iter().any(|path| b.contains(path));
     match (a, b) {
         (Session, _) | (_, Session) => true,
         (Nothing, _) | (_, Nothing) | (Anything, Anything) | (Reads(_), Reads(_)) => false,
-        (Anything, Reads(_) | Writes(_)) | (Reads(_) | Writes(_), Anything) => true,
+        (Anything, Input(_)) | (Input(_), Anything) => false,
+        (Input(a), Input(b)) => a.id == b.id,
+        (Anything | Input(_), Reads(_) | Writes(_)) | (Reads(_) | Writes(_), Anything | Input(_)) => true,
         (Reads(a), Writes(b)) | (Writes(a), Reads(b)) | (Writes(a), Writes(b)) => meet(a, b),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::{AssistantMessage, Attempt, Delta, Json, ModelError, Usage};
+use crate::{AssistantMessage, Attempt, BackgroundId, Delta, Json, ModelError, Usage};
 
 /// What an attempt may have been charged.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,6 +60,27 @@ pub enum Touches {
     Writes(Vec<PathBuf>),
     /// Could touch any file, such as a shell command. Ordered with every file tool, not with its like.
     Anything,
+    /// What a running command reads, which does with it what it likes. Ordered with file tools and with other input of that command.
+    Input(CommandInput),
     /// Where the session stands: such a call waits for all calls before it, and those after it wait for it.
     Session,
+}
+
+/// Text for the standard input of a background command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandInput {
+    /// The command.
+    pub id: BackgroundId,
+    /// Its command line; `None` where no command with this id takes input.
+    pub command: Option<String>,
+    /// What is written.
+    pub text: String,
+    /// Whether the input ends behind it.
+    pub is_last: bool,
+    /// Whether a sandbox confines the command.
+    pub is_confined: bool,
+    /// Whether it has the network of the user.
+    pub network: bool,
+    /// Whether it may change what configures git, agents, editors and shells.
+    pub protected: bool,
 }

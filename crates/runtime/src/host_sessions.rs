@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
 use quipu::protocol::{Json, Notice, SessionId};
 use quipu::store::{Commit, Durability, Graph, InboxItem, Op, RefName, StoreError, conversation_inbox};
-use quipu::{LiveChanges, Session};
+use quipu::{LiveChanges, Session, Tool};
 use quipu_host::{Failure, Home, OpenRequest, Question, SessionTarget};
 use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit, RwLock, Semaphore};
 use tokio::time::Instant;
@@ -18,6 +18,8 @@ use crate::source::{SessionSource, SourcedSession};
 
 /// The row of an inbox that names the session.
 const ROW: &str = "session";
+/// The name of no conversation: its rows are the conversations that there are.
+const ALL: &str = "";
 /// How often it is tried again to be the first who says which session a conversation has.
 const TRIES: usize = 3;
 
@@ -39,9 +41,22 @@ impl Default for HostSessionLimits {
 /// How the session of a conversation is opened.
 pub type ConversationOpener = Arc<dyn Fn(&SessionKey) -> OpenRequest + Send + Sync>;
 
+/// More tools of the session of a conversation, such as [`AgentTools`](crate::AgentTools) has.
+pub type ConversationTools = Arc<dyn Fn(&SessionKey) -> Vec<Arc<dyn Tool>> + Send + Sync>;
+
 /// Sessions of a host for conversations. Which one a conversation has is kept in the store. Cheap to clone.
 #[derive(Clone)]
 pub struct HostSessions(Arc<Inner>);
+
+/// Sessions that this keeps nobody from closing.
+#[derive(Clone)]
+pub(crate) struct WeakSessions(Weak<Inner>);
+
+impl WeakSessions {
+    pub(crate) fn upgrade(&self) -> Option<HostSessions> {
+        self.0.upgrade().map(HostSessions)
+    }
+}
 
 struct Inner {
     home: Home,
@@ -114,6 +129,42 @@ impl HostSessions {
         let settings = home.clone();
         let of_key = move |key: &SessionKey| agent_request(&settings, &request, key);
         Self::new(home, limits, Arc::new(of_key)).await
+    }
+
+    /// The same, with tools of conversations.
+    ///
+    /// # Errors
+    /// The store cannot be opened.
+    pub async fn of_agents_with(
+        home: Home,
+        limits: HostSessionLimits,
+        request: OpenRequest,
+        tools: ConversationTools,
+    ) -> Result<Self, Failure> {
+        let settings = home.clone();
+        let of_key = move |key: &SessionKey| {
+            let mut request = agent_request(&settings, &request, key);
+            request.added_tools.extend(tools(key));
+            request
+        };
+        Self::new(home, limits, Arc::new(of_key)).await
+    }
+
+    /// The conversations that had a session at some time, in the order of their keys.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn conversations(&self) -> Result<Vec<SessionKey>, StoreError> {
+        let rows = self.0.store.pending(&conversation_inbox(ALL)).await?.inbox;
+        let mut keys: Vec<SessionKey> =
+            rows.iter().filter_map(|row| SessionKey::parse(&row.queue).ok()).collect();
+        keys.sort_by_key(ToString::to_string);
+        keys.dedup();
+        Ok(keys)
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakSessions {
+        WeakSessions(Arc::downgrade(&self.0))
     }
 
     /// The store, which all of them share.
@@ -333,13 +384,26 @@ impl Inner {
         let take = Op::InboxTake { session: session.clone(), item: ROW.into() };
         let input = Json::of(id.as_str()).unwrap_or_default();
         let item = InboxItem { id: ROW.into(), queue: key.to_string(), input };
-        let ops = replaces.then_some(take).into_iter().chain([Op::InboxPut { session, item }]).collect();
+        let listed = self.listed(key).await?;
+        let put = Op::InboxPut { session, item };
+        let ops = replaces.then_some(take).into_iter().chain([put]).chain(listed).collect();
         let commit = Commit { ops, durability: Durability::Power, ..Commit::default() };
         match self.store.commit(commit).await {
             Ok(()) => Ok(self.stored(key).await?.as_ref() == Some(id)),
             Err(StoreError::Missing { .. }) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// What puts a conversation on the list of all, where it is not on it.
+    async fn listed(&self, key: &SessionKey) -> Result<Option<Op>, StoreError> {
+        let (session, name) = (conversation_inbox(ALL), key.to_string());
+        let rows = self.store.pending(&session).await?.inbox;
+        if rows.iter().any(|row| row.queue == name) {
+            return Ok(None);
+        }
+        let item = InboxItem { id: name.as_str().into(), queue: name, input: Json::object() };
+        Ok(Some(Op::InboxPut { session, item }))
     }
 
     /// A place for one more open session.

@@ -7,6 +7,7 @@
 //! terminal: a front gives it something to read and something to write. `docs/serve.md` and `docs/rpc.md` describe the lines,
 //! `docs/runtime.md` the rest.
 
+mod agent_tools;
 mod conversation_rules;
 mod desk;
 mod heartbeat;
@@ -23,10 +24,11 @@ mod source;
 mod testing;
 mod wording;
 
+pub use agent_tools::{AgentTool, AgentTools, SessionVisibility};
 pub use conversation_rules::*;
 pub use desk::{Desk, DeskLease, SESSIONS, ServeEnd, SessionObserver, SessionRequest};
 pub use heartbeat::*;
-pub use host_sessions::{ConversationOpener, HostSessionLimits, HostSessions};
+pub use host_sessions::{ConversationOpener, ConversationTools, HostSessionLimits, HostSessions};
 pub use keys::{
     AGENT_ID_LIMIT, AgentId, DEFAULT_ACCOUNT, DEFAULT_AGENT, DirectKeys, DirectScope, IdentityLinks,
     KEY_LIMIT, KeyError, KeyPlace, LinkError, RoomKind, SessionKey,
@@ -37,7 +39,9 @@ pub use lanes::{
 };
 pub use lines::{LINE_LIMIT, Line, Lines, write_lines};
 pub use queue::*;
-pub use replies::{REPLY_LIMIT, RefusedReply, Replies, ReplyRoute, ReplyRoutes, SentMessage};
+pub use replies::{
+    MESSAGE_TOOL, PostError, REPLY_LIMIT, RefusedReply, Replies, ReplyRoute, ReplyRoutes, SentMessage,
+};
 pub use rpc::{RpcEnd, RpcFront};
 pub use run::{Acceptance, AgentLoad, Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest};
 pub use source::{SessionSource, SourcedSession};

@@ -1,7 +1,7 @@
 //! Runs: a message goes into the queue of its conversation, and comes out as what its session says and an outcome.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use quipu::Delivery;
@@ -16,8 +16,8 @@ use crate::lanes::{
     CRON_LANE, LanePriority, LaneStatus, LaneTask, Lanes, MAIN_LANE, SUBAGENT_LANE, TaskHandle, nested_lane,
 };
 use crate::queue::{
-    Authority, DropReason, InboxError, InboxEvents, MessageInbox, NewMessage, QueueEffect, QueueInput,
-    QueuePolicy, QueueRefusal, QueueTurn, QueuedMessage,
+    Authority, DropReason, InboxError, InboxEvents, MessageGroup, MessageInbox, NewMessage, QueueEffect,
+    QueueInput, QueuePolicy, QueueRefusal, QueueTurn, QueuedMessage,
 };
 use crate::replies::{OwedReply, Replies, ReplyFlow};
 use crate::source::SessionSource;
@@ -169,8 +169,20 @@ struct Inner {
     active: Mutex<HashMap<SessionKey, ActiveRun>>,
 }
 
+/// Conversations that this keeps nobody from ending.
+#[derive(Clone)]
+pub(crate) struct WeakConversations(Weak<Inner>);
+
+impl WeakConversations {
+    pub(crate) fn upgrade(&self) -> Option<Conversations> {
+        self.0.upgrade().map(Conversations)
+    }
+}
+
 /// What reaches a run from outside.
 struct ActiveRun {
+    /// Where its messages came from, and with which rights.
+    group: MessageGroup,
     stop: CancellationToken,
     steer: mpsc::Sender<Arc<QueuedMessage>>,
 }
@@ -320,10 +332,25 @@ impl Conversations {
         if is_busy { AgentLoad::Busy } else { AgentLoad::Idle }
     }
 
+    pub(crate) fn downgrade(&self) -> WeakConversations {
+        WeakConversations(Arc::downgrade(&self.0))
+    }
+
+    /// Where the messages of the active run came from, and with which rights.
+    pub(crate) fn active_group(&self, key: &SessionKey) -> Option<MessageGroup> {
+        lock(&self.0.active).get(key).map(|run| run.group.clone())
+    }
+
+    /// What delivers answers, where anything does.
+    pub(crate) fn replies(&self) -> Option<&Replies> {
+        self.0.replies.as_ref()
+    }
+
     fn begin(&self, key: SessionKey, turn: Arc<QueueTurn>) {
         let stop = CancellationToken::new();
         let (sender, steer) = mpsc::channel(STEERED);
-        lock(&self.0.active).insert(key.clone(), ActiveRun { stop: stop.clone(), steer: sender });
+        let active = ActiveRun { group: turn.group.clone(), stop: stop.clone(), steer: sender };
+        lock(&self.0.active).insert(key.clone(), active);
         let control = RunControl { stop, steer };
         let task = LaneTask { timeout: self.0.timeout, ..lane_of(&key) };
         let lanes = self.0.lanes.clone();

@@ -22,7 +22,7 @@ pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// What is at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Connections of HTTP at once. One more is told so and closed. A WebSocket is one of the clients instead.
+    /// Connections of HTTP at once. One more gets an error and is closed. A WebSocket is one of the clients instead.
     pub connections: usize,
     /// Clients of lines at once, of WebSockets and of event streams together.
     pub clients: usize,

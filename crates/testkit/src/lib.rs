@@ -7,6 +7,7 @@
 //! panic here.
 
 mod documents;
+mod drill;
 pub mod events;
 pub mod frames;
 mod gate;
@@ -21,6 +22,7 @@ mod stream;
 mod tls;
 
 pub use documents::{CodeBlock, CodeSpan, Document, documents, repository};
+pub use drill::accepted_until_killed;
 pub use gate::Gate;
 pub use neighbour::{Act, Neighbour, context_of, endless_database, path_of};
 pub use peers::{needs_peers, peer_files, peer_modules, peer_python, skip_without};

@@ -1,4 +1,4 @@
-//! The tool that lists background commands, reads their output and kills them.
+//! The tool that lists background commands, reads their output, writes to them and kills them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::background::{
-    BackgroundCommands, BackgroundError, BackgroundStatus, LogLines, LogRange, UnreadText,
+    AfterInput, BackgroundCommands, BackgroundError, BackgroundStatus, LogLines, LogRange, UnreadText,
 };
 use crate::truncate::format_size;
-use crate::{Invocation, Tool, ToolContext, ToolOutput, arguments, spec};
+use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, arguments, spec};
 
 /// Bytes of a command line in a list.
 const SHOWN: usize = 200;
@@ -20,8 +20,10 @@ const SHOWN: usize = 200;
 const DEFAULT_WAIT: f64 = 10.0;
 /// Seconds that a wait takes at most, whatever is said.
 const LONGEST_WAIT: f64 = 30.0;
+/// Seconds that a command has to read its input, where nothing is said.
+const DEFAULT_WRITE: f64 = 5.0;
 
-/// `background {action, id?}`.
+/// `background {action, id?, text?}`.
 #[derive(Debug)]
 pub struct BackgroundTool {
     spec: ToolSpec,
@@ -31,8 +33,17 @@ pub struct BackgroundTool {
 struct Arguments {
     action: Action,
     id: Option<String>,
-    /// Seconds that `wait` takes at most.
+    /// Seconds that `wait` and `write` take at most.
     timeout: Option<f64>,
+    /// For `write`.
+    text: Option<String>,
+    /// Whether a line end is written behind a text that has none.
+    newline: Option<bool>,
+    /// Whether the input ends there.
+    #[serde(default)]
+    eof: bool,
+    /// Keys of a terminal, which there is not.
+    keys: Option<serde_json::Value>,
     offset: Option<u64>,
     limit: Option<u64>,
 }
@@ -44,7 +55,28 @@ enum Action {
     Output,
     Wait,
     Log,
+    Write,
     Kill,
+}
+
+impl Arguments {
+    /// What `write` writes.
+    fn input(&self) -> String {
+        let mut text = self.text.clone().unwrap_or_default();
+        if !text.is_empty() && !text.ends_with('\n') && self.newline != Some(false) {
+            text.push('\n');
+        }
+        text
+    }
+
+    fn after(&self) -> AfterInput {
+        if self.eof { AfterInput::End } else { AfterInput::Open }
+    }
+
+    fn longest(&self, default: f64) -> Duration {
+        let seconds = self.timeout.filter(|seconds| seconds.is_finite()).unwrap_or(default);
+        Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_WAIT))
+    }
 }
 
 impl BackgroundTool {
@@ -53,16 +85,18 @@ impl BackgroundTool {
 
     /// The tool. It works on [`ToolContext::background`].
     pub fn new() -> Self {
-        // Every request carries this: what `wait` and `log` take beside the id, their results say.
+        // Every request carries this: what actions take besides, their results say.
         let parameters = json!({
             "type": "object",
             "properties": {
-                "action": { "enum": ["list", "output", "wait", "log", "kill"] },
+                "action": { "enum": ["list", "output", "wait", "log", "write", "kill"] },
                 "id": { "type": "string" },
+                "text": { "type": "string" },
             },
             "required": ["action"],
         });
-        Self { spec: spec(Self::NAME, "List, read or kill background commands", &parameters) }
+        let description = "List, read or kill background commands; `write` text to one that bash started with `input`: true";
+        Self { spec: spec(Self::NAME, description, &parameters) }
     }
 }
 
@@ -75,6 +109,19 @@ impl Default for BackgroundTool {
 impl Tool for BackgroundTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn touches(&self, args: &serde_json::Value, cx: &ToolContext) -> Touches {
+        let Ok(arguments) = serde_json::from_value::<Arguments>(args.clone()) else {
+            return Touches::Nothing;
+        };
+        match (&arguments.action, &cx.background) {
+            (Action::Write, Some(commands)) => {
+                let id = arguments.id.as_deref().unwrap_or_default();
+                Touches::Input(commands.input(id, arguments.input(), arguments.after()))
+            }
+            _ => Touches::Nothing,
+        }
     }
 
     fn run<'a>(
@@ -100,7 +147,7 @@ async fn act(
     commands: &BackgroundCommands,
     cx: &ToolContext,
 ) -> Result<ToolOutput, BackgroundError> {
-    let id = arguments.id.unwrap_or_default();
+    let id = arguments.id.clone().unwrap_or_default();
     match arguments.action {
         Action::List => Ok(ToolOutput::text(listed(&commands.list()))),
         Action::Output => {
@@ -108,9 +155,7 @@ async fn act(
             Ok(ToolOutput::text(read(&status, &unread)))
         }
         Action::Wait => {
-            let longest = arguments.timeout.filter(|seconds| seconds.is_finite()).unwrap_or(DEFAULT_WAIT);
-            let longest = Duration::from_secs_f64(longest.clamp(0.0, LONGEST_WAIT));
-            commands.wait(&id, longest, &cx.cancel).await?;
+            commands.wait(&id, arguments.longest(DEFAULT_WAIT), &cx.cancel).await?;
             let (status, unread) = commands.read(&id)?;
             let mut text = read(&status, &unread);
             if status.end.is_none() && unread.text.is_empty() {
@@ -122,6 +167,25 @@ async fn act(
             let limit = arguments.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
             let (status, lines) = commands.log(&id, LogRange { offset: arguments.offset, limit }).await?;
             Ok(ToolOutput::text(logged(&status, &lines)))
+        }
+        Action::Write => {
+            if arguments.keys.is_some() {
+                return Ok(ToolOutput::error(NO_TERMINAL));
+            }
+            let text = arguments.input();
+            if text.is_empty() && !arguments.eof {
+                return Ok(ToolOutput::error("`write` needs `text`, or `eof`: true to end the input."));
+            }
+            let after = arguments.after();
+            let longest = arguments.longest(DEFAULT_WRITE);
+            let status = commands.write(&id, text.as_bytes(), after, longest, &cx.cancel).await?;
+            let ended = match after {
+                AfterInput::Open => {
+                    " `wait` gives what it prints. (`newline`: false writes no line end, `eof`: true ends the input.)"
+                }
+                AfterInput::End => " Its input has ended. `wait` gives what it prints.",
+            };
+            Ok(ToolOutput::text(format!("Wrote {} bytes to {}.{ended}", text.len(), status.id)))
         }
         Action::Kill => {
             let had_ended = commands.status(&id)?.end.is_some();
@@ -135,6 +199,10 @@ async fn act(
         }
     }
 }
+
+/// For models that know tools with keys.
+const NO_TERMINAL: &str = "Background commands have no terminal, so `keys` cannot be pressed. `write` takes `text`, and `kill` \
+                           ends a command.";
 
 fn listed(all: &[BackgroundStatus]) -> String {
     if all.is_empty() {
@@ -188,6 +256,7 @@ fn read(status: &BackgroundStatus, unread: &UnreadText) -> String {
 fn state(status: &BackgroundStatus) -> String {
     let took = span(status.took);
     match &status.end {
+        None if status.takes_input => format!("{} has been running for {took} and takes input", status.id),
         None => format!("{} has been running for {took}", status.id),
         Some(end) => format!("{} {end} after {took}", status.id),
     }

@@ -12,7 +12,7 @@ use quipu_workspace::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::background::{BackgroundError, BackgroundLaunch};
+use crate::background::{BackgroundError, BackgroundLaunch, InputMode};
 use crate::closed::closed;
 use crate::ready::ReadyShells;
 use crate::truncate::{MAX_BYTES, MAX_LINES, Truncation, TruncationLimit, format_size};
@@ -23,7 +23,7 @@ const SPILL_LIMIT: u64 = 1 << 30;
 /// Seconds; the longest that a 32-bit count of milliseconds can say.
 const MAX_TIMEOUT: f64 = 2_147_483.647;
 
-/// `bash {command, timeout?, run_in_background?, network?, protected?, reason?}`: runs a command line. What it starts in the background lives
+/// `bash {command, timeout?, run_in_background?, input?, network?, protected?, reason?}`: runs a command line. What it starts in the background lives
 /// until the registry ends it.
 #[derive(Debug)]
 pub struct Bash {
@@ -43,6 +43,9 @@ struct Arguments {
     protected: bool,
     #[serde(default)]
     run_in_background: bool,
+    /// A background command whose standard input `background` writes to.
+    #[serde(default)]
+    input: bool,
 }
 
 impl Arguments {
@@ -168,7 +171,7 @@ impl Bash {
             Err(error) => return ToolOutput::error(error),
         };
         let needs = arguments.needs();
-        let Arguments { command, timeout, run_in_background, .. } = arguments;
+        let Arguments { command, timeout, run_in_background, input, .. } = arguments;
         // Taken first: a call that does not come to run ends it.
         let ready = self.ready.take(&call.id, &command, needs, cx);
         let wait = match timeout {
@@ -185,7 +188,11 @@ impl Bash {
             return ToolOutput::error("Command aborted");
         }
         if run_in_background {
-            return self.start_in_background(command, wait, needs, cx).await;
+            let input = if input { InputMode::Open } else { InputMode::None };
+            return self.start_in_background(command, wait, needs, input, cx).await;
+        }
+        if input {
+            return ToolOutput::error("`input` needs `run_in_background`. Nothing was run.");
         }
         let limits = OutputLimits { lines: MAX_LINES as u64, bytes: MAX_BYTES, spill_bytes: SPILL_LIMIT };
         let mut output = OutputBuffer::new(limits, &cx.outputs);
@@ -255,6 +262,7 @@ impl Bash {
         command: String,
         timeout: Option<Duration>,
         needs: CommandNeeds,
+        input: InputMode,
         cx: &ToolContext,
     ) -> ToolOutput {
         let Some(commands) = &cx.background else {
@@ -266,6 +274,7 @@ impl Bash {
             cwd: cx.cwd.clone(),
             env: cx.env.clone(),
             timeout,
+            input,
             sandbox: cx.sandbox.clone(),
             needs,
             outputs: &cx.outputs,

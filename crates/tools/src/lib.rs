@@ -15,6 +15,7 @@ mod images;
 mod invisible;
 mod output_schema;
 mod patch;
+mod pdf;
 mod read;
 mod ready;
 mod schema;

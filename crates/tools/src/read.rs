@@ -3,21 +3,20 @@
 use std::fs::File;
 use std::future::Future;
 use std::io::{self, Read as _};
-use std::path::Path;
 use std::pin::Pin;
 
 use quipu_protocol::{Content, Json, ToolSpec};
 use quipu_workspace::{FileError, LineRange, ReadLimits, read_lines};
 use serde::Deserialize;
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use crate::file_call::{FileArguments, FileCall, touched_files};
 use crate::images::{self, ImageKind};
+use crate::pdf::{self, PageRange, PdfText};
 use crate::truncate::{MAX_BYTES, MAX_LINES, Truncation, TruncationLimit, format_size};
 use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, spec};
 
-/// `read {path, offset?, limit?}`: lines of a text file, or an image.
+/// `read {path, offset?, limit?}`: lines of a text file, pages of a PDF file, or an image.
 #[derive(Debug)]
 pub struct Read {
     spec: ToolSpec,
@@ -48,8 +47,8 @@ impl Read {
             },
             "required": ["path"],
         });
-        let description =
-            "Read a text file or an image. Text ends after 2000 lines or 50KB; go on with offset.";
+        let description = "Read a text file, PDF or image. Text ends after 2000 lines or 50KB; go on with offset. In a PDF, offset and limit \
+             count pages.";
         Self { spec: spec("read", description, &parameters) }
     }
 }
@@ -112,14 +111,27 @@ impl ReadJob<'_> {
             if metadata.len() > IMAGE_FILE_LIMIT {
                 return Ok(ToolOutput::text(format!("Read image file [{kind}]\n{}", images::NOT_CONVERTED)));
             }
-            let bytes = load(&mut file, magic, &self.call.path, &self.call.cancel)?;
+            let bytes = load(&mut file, magic, self.call, IMAGE_FILE_LIMIT)?;
             return if images::is_animated_png(&bytes) {
                 self.text(&mut bytes.as_slice())
             } else {
                 Ok(self.image(&bytes, kind))
             };
         }
+        if pdf::is_pdf(&magic) {
+            return Ok(self.pdf(&load(&mut file, magic, self.call, pdf::FILE_LIMIT)?));
+        }
         self.text(&mut magic.as_slice().chain(file))
+    }
+
+    fn pdf(&self, bytes: &[u8]) -> ToolOutput {
+        let Arguments { offset, limit, .. } = &self.call.arguments;
+        let first = offset.map_or(0, |offset| count(offset).saturating_sub(1));
+        let range = PageRange { first, count: limit.map(count) };
+        match pdf::read_pages(bytes, range, MAX_BYTES, &self.call.cancel) {
+            Ok(text) => pages(&text, first),
+            Err(error) => ToolOutput::error(error.to_string()),
+        }
     }
 
     fn image(&self, bytes: &[u8], kind: ImageKind) -> ToolOutput {
@@ -212,26 +224,79 @@ impl ReadJob<'_> {
     }
 }
 
+/// Pages as the model gets them: as many whole ones as fit, or the beginning of the first.
+fn pages(text: &PdfText, first: u64) -> ToolOutput {
+    let total = text.total;
+    if first >= total {
+        return ToolOutput::error(format!(
+            "Offset {} is beyond the last page ({total} pages)",
+            first.saturating_add(1)
+        ));
+    }
+    let (mut shown, mut next, mut unknown, mut lines) = (String::new(), first, 0, 0);
+    for page in &text.pages {
+        let body = if page.text.is_empty() {
+            "(no text on this page; it may be an image)"
+        } else {
+            page.text.as_str()
+        };
+        let mut part = format!("[Page {} of {total}]\n{body}\n\n", next + 1);
+        lines += part.lines().count();
+        if shown.len() + part.len() > MAX_BYTES || lines > MAX_LINES {
+            if next > first {
+                break;
+            }
+            let end = body.lines().take(MAX_LINES - 4).map(|line| line.len() + 1).sum::<usize>();
+            let end = body.floor_char_boundary(end.min(MAX_BYTES).min(body.len()));
+            let (kept, whole) = (format_size(end as u64), format_size(body.len() as u64));
+            let body = &body[..end];
+            part = format!(
+                "[Page {} of {total}]\n{body}\n[The page is cut: {kept} of {whole} are shown.]\n\n",
+                next + 1
+            );
+        }
+        shown.push_str(&part);
+        unknown += page.unknown;
+        next += 1;
+    }
+    let mut notes = Vec::new();
+    if next < total {
+        notes.push(format!("Pages {}-{next} of {total}. Use offset={} to continue.", first + 1, next + 1));
+    }
+    if unknown > 0 {
+        notes.push(format!(
+            "{unknown} characters are of fonts that do not say what they are, and are shown as \u{fffd}."
+        ));
+    }
+    if text.is_truncated {
+        notes.push("The file is damaged or truncated: pages may be missing.".to_owned());
+    }
+    match notes.is_empty() {
+        true => shown.truncate(shown.trim_end().len()),
+        false => shown.push_str(&format!("[{}]", notes.join(" "))),
+    }
+    ToolOutput::text(shown)
+}
+
 fn load(
     file: &mut File,
     mut bytes: Vec<u8>,
-    path: &Path,
-    cancel: &CancellationToken,
+    call: &FileCall<Arguments>,
+    limit: u64,
 ) -> Result<Vec<u8>, FileError> {
     loop {
-        if cancel.is_cancelled() {
+        if call.cancel.is_cancelled() {
             return Err(FileError::Cancelled);
         }
         match file.by_ref().take(1 << 20).read_to_end(&mut bytes) {
             Ok(0) => return Ok(bytes),
-            Ok(_) if bytes.len() as u64 > IMAGE_FILE_LIMIT => {
+            Ok(_) if bytes.len() as u64 > limit => {
                 let size = bytes.len() as u64;
-                return Err(FileError::TooLarge { path: path.to_path_buf(), size, limit: IMAGE_FILE_LIMIT });
+                return Err(FileError::TooLarge { path: call.path.clone(), size, limit });
             }
             Ok(_) => {}
             Err(source) => {
-                let source: io::Error = source;
-                return Err(FileError::Io { path: path.to_path_buf(), action: "cannot read", source });
+                return Err(FileError::Io { path: call.path.clone(), action: "cannot read", source });
             }
         }
     }

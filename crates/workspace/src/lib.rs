@@ -38,6 +38,7 @@ mod sandbox;
 mod scan;
 mod service;
 mod shell;
+mod shell_input;
 mod temporary;
 mod text;
 mod tree;
@@ -70,6 +71,7 @@ pub use scan::{
 };
 pub use service::{Service, ServiceCommand, ServicePipes};
 pub use shell::{ReadyShell, ShellCommand, ShellEnd, ShellError, run_shell};
+pub use shell_input::ShellInput;
 pub use temporary::TemporaryDirectory;
 pub use text::Utf8Decoder;
 pub use write::{WriteKind, write_file};

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::child::{Child, Launch, is_here, prepares_bash};
 use crate::registry::Ticket;
 use crate::sandbox::CommandGuard;
+use crate::shell_input::ShellInput;
 use crate::tree::{MARK, Victims, kill_tree};
 use crate::{CommandNeeds, Helpers, OutputBuffer, ProcessRegistry, Sandbox};
 
@@ -98,8 +99,11 @@ const REAP: Duration = Duration::from_secs(5);
 /// Before a command line for bash: it begins once it is told to, and never when we are gone before. In the same line,
 /// so that the numbers of lines stay what they are; bash reads a line to its end before it does any of it.
 const GATE: &str = "read -r _ && exec </dev/null || exit; ";
+/// The same for a command that keeps its input: bash reads a pipe byte by byte, so nothing behind the line is lost.
+const OPEN_GATE: &str = "read -r _ || exit; ";
 /// The same as a program that becomes the shell: for other shells, and where the environment prepares bash.
 const GATE_AROUND: &str = r#"read -r QUIPU_GATE && exec "$0" -c "$1" </dev/null; exit 125"#;
+const OPEN_GATE_AROUND: &str = r#"read -r QUIPU_GATE && exec "$0" -c "$1"; exit 125"#;
 
 /// Runs a command line with bash (`/bin/bash`, else the one on `PATH`, else `sh`) in a session of its own, with
 /// no input and no terminal. Both its outputs go to `output` in the order of arrival.
@@ -129,6 +133,8 @@ enum StartMode {
     AtOnce,
     /// When [`ReadyShell::run`] tells it to.
     WhenTold,
+    /// The same, and its input stays open.
+    WithInput,
 }
 
 /// A shell that was started and waits for the word to do what it was given. Until then nothing of the command
@@ -138,6 +144,8 @@ pub struct ReadyShell {
     running: RunningShell,
     pipe: pipe::Receiver,
     gate: Option<io::PipeWriter>,
+    /// Fires when the command begins.
+    begun: CancellationToken,
 }
 
 impl ReadyShell {
@@ -148,6 +156,21 @@ impl ReadyShell {
     /// As [`run_shell`].
     pub fn start(command: &ShellCommand<'_>, registry: &Arc<ProcessRegistry>) -> Result<Self, ShellError> {
         start(command, registry, StartMode::WhenTold)
+    }
+
+    /// The same for a command whose standard input is written to. It has ended when the [`ShellInput`] is dropped.
+    ///
+    /// # Errors
+    /// As [`run_shell`].
+    pub fn start_with_input(
+        command: &ShellCommand<'_>,
+        registry: &Arc<ProcessRegistry>,
+    ) -> Result<(Self, ShellInput), ShellError> {
+        let shell = start(command, registry, StartMode::WithInput)?;
+        let gate = shell.gate.as_ref().ok_or_else(|| ShellError::Lost(io::ErrorKind::BrokenPipe.into()))?;
+        let writer = gate.try_clone().map_err(ShellError::Lost)?;
+        let input = ShellInput::new(writer, shell.begun.clone()).map_err(ShellError::Lost)?;
+        Ok((shell, input))
     }
 
     /// Whether it is still there.
@@ -168,7 +191,7 @@ impl ReadyShell {
         progress: &(dyn Fn(&OutputBuffer) + Send + Sync),
     ) -> Result<ShellEnd, ShellError> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let Self { mut running, pipe, gate } = self;
+        let Self { mut running, pipe, gate, begun } = self;
         running.begun = sandbox.map(Sandbox::begin).transpose().map_err(ShellError::Sandbox)?;
         if let Some(mut gate) = gate
             && let Err(error) = io::Write::write_all(&mut gate, b"\n")
@@ -177,6 +200,7 @@ impl ReadyShell {
         {
             return Err(ShellError::Lost(error));
         }
+        begun.cancel();
         watch(running, pipe, deadline, cancel, output, progress).await
     }
 }
@@ -307,16 +331,19 @@ fn start(
     environment.insert(MARK.into(), ticket.mark.clone().into());
     let around = !shell.ends_with("bash") || prepares_bash(&environment);
     // A confined command waits until the thread that started it is gone: see `sandbox`.
-    let gated = command.sandbox.is_some() || begin == StartMode::WhenTold;
+    let gated = command.sandbox.is_some() || begin != StartMode::AtOnce;
+    let (inside, outside) = match begin {
+        StartMode::AtOnce | StartMode::WhenTold => (GATE, GATE_AROUND),
+        StartMode::WithInput => (OPEN_GATE, OPEN_GATE_AROUND),
+    };
     let gate = gated.then(io::pipe).transpose().map_err(ShellError::Lost)?;
     let (program, arguments): (&Path, Vec<OsString>) = match gate {
         None => (&shell, vec!["-c".into(), command.command.into()]),
         Some(_) if around => {
-            let arguments =
-                vec!["-c".into(), GATE_AROUND.into(), shell.clone().into(), command.command.into()];
+            let arguments = vec!["-c".into(), outside.into(), shell.clone().into(), command.command.into()];
             (Path::new("/bin/sh"), arguments)
         }
-        Some(_) => (&shell, vec!["-c".into(), [GATE, command.command].concat().into()]),
+        Some(_) => (&shell, vec!["-c".into(), [inside, command.command].concat().into()]),
     };
     let (input, gate) = gate.map_or((None, None), |(input, gate)| (Some(input), Some(gate)));
     let launch = Launch {
@@ -347,7 +374,7 @@ fn start(
     let running =
         RunningShell { child, leader, ticket, registry: registry.clone(), over: false, begun: None };
     registry.started(&running.ticket, leader).map_err(ShellError::Guardian)?;
-    Ok(ReadyShell { running, pipe, gate })
+    Ok(ReadyShell { running, pipe, gate, begun: CancellationToken::new() })
 }
 
 fn find_shell() -> PathBuf {

@@ -266,3 +266,57 @@ fn going_elsewhere_is_asked_each_time_unless_a_rule_says_more() {
         assert!(decide(TravelRule::Deny, mode).starts_with("deny"));
     }
 }
+
+#[test]
+fn input_is_judged_like_the_command_that_reads_it() {
+    use PermissionMode::{Ask, Full, Workspace};
+    use quipu_rules::{Effect, Rule, RuleSet};
+    let dir = tempfile::tempdir().unwrap();
+    let decide = |mode, rules: &[(Effect, &str)], input: CommandInput| {
+        let rules = rules.iter().map(|(effect, rule)| (*effect, Rule::parse(rule).unwrap()));
+        let rules = PermissionRules {
+            mode,
+            cwd: dir.path().to_path_buf(),
+            own: std::env::temp_dir().join("quipu-none"),
+            support: Some(FULL),
+            rules: RuleSet::default().with(rules),
+            ..PermissionRules::default()
+        };
+        let permissions = Permissions::new(rules, []);
+        let decision =
+            Case { permissions: &permissions, touches: Touches::Input(input) }.decide("background");
+        if let Decision::Ask { subject, .. } = &decision {
+            let grant = Grant { tool: "background".into(), subject: subject.clone() };
+            assert_eq!(permissions.scopes(&grant), [Scope::Once], "{subject}");
+        }
+        decision
+    };
+    let input = |is_confined| CommandInput {
+        id: "b1".into(),
+        command: Some("python3 -i".into()),
+        text: "print(1)\nexit()\n".into(),
+        is_last: true,
+        is_confined,
+        network: false,
+        protected: false,
+    };
+    assert_eq!(decide(Workspace, &[], input(true)), Decision::Allow);
+    assert_eq!(decide(Full, &[], input(false)), Decision::Allow);
+    assert_eq!(
+        decide(Ask, &[], input(true)),
+        Decision::Ask {
+            question: "Allow input for background command b1? This mode asks before every command.".into(),
+            subject: "b1: python3 -i\n< print(1)\n< exit()\n(end of the input)".into(),
+        }
+    );
+    let word_of = |mode, rules: &[(Effect, &str)], input| word(decide(mode, rules, input));
+    assert!(word_of(Workspace, &[], input(false)).contains("runs without a sandbox"));
+    let unknown = CommandInput { command: None, ..input(true) };
+    assert!(word_of(Workspace, &[], unknown).starts_with("deny No background command `b1`"));
+    let allowed: &[(Effect, &str)] = &[(Effect::Allow, "background")];
+    assert_eq!(word_of(Ask, allowed, input(true)), "allow");
+    let push: &[(Effect, &str)] = &[(Effect::Deny, "bash(git push *)")];
+    assert!(word_of(Full, push, input(true)).contains("cannot judge"), "what a program reads is not known");
+    let text = CommandInput { text: "git push origin\n".into(), ..input(true) };
+    assert!(word_of(Full, push, text).starts_with("deny The user's permission rule"));
+}

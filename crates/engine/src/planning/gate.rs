@@ -35,6 +35,7 @@ fn objection(proposal: &Proposal<'_>) -> Option<String> {
     match proposal.touches {
         Touches::Nothing | Touches::Session | Touches::Reads(_) => None,
         Touches::Writes(_) => Some(format!("`{tool}` changes files")),
+        Touches::Input(_) => Some(format!("`{tool}` writes to a command")),
         Touches::Anything => match proposal.text("command").filter(|_| tool == "bash") {
             Some(_) if proposal.flag("protected") => Some("the command has `protected`".to_owned()),
             Some(command) => proposal.reads_only(&command).err().map(|error| error.to_string()),

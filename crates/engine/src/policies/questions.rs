@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use quipu_protocol::{Json, Provenance, Scope, ToolCall, Touches};
 use quipu_workspace::{AccessMode, Reach};
 
-use crate::policy::{Grant, Policy};
+use crate::policy::{Grant, Policy, input_subject};
 use crate::travel::Travel;
 
 /// A call that may be made or not.
@@ -230,6 +230,7 @@ pub(super) fn subject_of(call: &ToolCall, touches: &Touches) -> String {
         Touches::Reads(paths) | Touches::Writes(paths) => {
             paths.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>().join("\n")
         }
+        Touches::Input(input) => input_subject(input),
         Touches::Nothing | Touches::Anything | Touches::Session => {
             command_of(call).unwrap_or_else(|| call.arguments.get().to_owned())
         }
@@ -257,6 +258,12 @@ pub(super) fn crossings(
         Touches::Reads(paths) => Some((paths, AccessMode::Read)),
         Touches::Writes(paths) => Some((paths, AccessMode::Write)),
         Touches::Nothing | Touches::Session => None,
+        Touches::Input(input) => {
+            crossings.extend((!input.is_confined).then_some(Crossing::Unconfined));
+            crossings.extend(input.network.then_some(Crossing::Network));
+            crossings.extend(input.protected.then_some(Crossing::Protected));
+            None
+        }
         Touches::Anything => {
             if call.name != BASH || policy.sandbox().is_none() {
                 crossings.push(Crossing::Unconfined);

@@ -273,3 +273,39 @@ async fn background_command_of_a_person_is_killed_and_noted() {
     live.finish().await;
     world.check().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn input_of_a_command_is_refused_where_nobody_allows_it() {
+    struct NoInput;
+    impl quipu::Policy for NoInput {
+        fn decide(&self, proposal: &quipu::Proposal<'_>) -> quipu::Decision {
+            match proposal.touches {
+                quipu::Touches::Input(input) if input.text.starts_with("no") => quipu::Decision::Ask {
+                    question: format!("Write to `{}`?", input.command.as_deref().unwrap_or_default()),
+                    subject: input.text.clone(),
+                },
+                _ => quipu::Decision::Allow,
+            }
+        }
+    }
+    let begin = json!({ "command": "cat > read", "run_in_background": true, "input": true });
+    let write = |text: &str, eof: bool| {
+        call(&[("background", json!({ "action": "write", "id": "b1", "text": text, "eof": eof }))])
+    };
+    let world = world([]);
+    world.fake.push([call(&[("bash", begin)]), write("yes", false), write("no", false), write("end", true)]);
+    world.fake.push([call(&[act("wait", "b1")]), say("done")]);
+    let mut options = world.options();
+    options.policy = std::sync::Arc::new(NoInput);
+    options.background = BackgroundWake::Never;
+    let live = world.create_with(options).await;
+    assert_eq!(live.run("go").await, Outcome::Done);
+    live.until(1, |event| matches!(event, Event::BackgroundEnded { .. })).await;
+    let results = live.results();
+    assert!(results[1].1.starts_with("Wrote 4 bytes"), "{results:?}");
+    assert!(results[2].1.contains("permission"), "{results:?}");
+    let read = std::fs::read_to_string(world.cwd().join("read")).unwrap();
+    assert_eq!(read, "yes\nend\n");
+    live.finish().await;
+    world.check().await;
+}

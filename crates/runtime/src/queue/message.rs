@@ -106,7 +106,7 @@ impl QueuedMessage {
     }
 }
 
-/// Dropped messages of a group, of which the model is still to be told.
+/// Dropped messages of a group, which are still to be reported to the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Overflow {

@@ -36,7 +36,7 @@ pub enum DropRule {
     New,
     /// An old one is dropped.
     Old,
-    /// An old one is dropped, and a line of it is told later.
+    /// An old one is dropped, and a line of it is reported later.
     #[default]
     Summarize,
 }

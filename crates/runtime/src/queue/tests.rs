@@ -279,7 +279,7 @@ fn cap_refuses_or_drops_by_its_rule() {
 }
 
 #[test]
-fn dropped_messages_are_told_in_their_own_group() {
+fn dropped_messages_are_reported_in_their_own_group() {
     let mut queue = busy();
     let policy = QueuePolicy { cap: 2, ..policy(BusyMode::Followup) };
     let mut give = |id: &str, sender: &str, text: &str| {
@@ -292,7 +292,7 @@ fn dropped_messages_are_told_in_their_own_group() {
     give("a2", "anna", "two");
     let effects = finish(&mut queue, 1_000);
     let [QueueEffect::Start(turn)] = &*effects else { panic!("{effects:?}") };
-    // All of Bob's were dropped, so that they are told by themselves, with his rights.
+    // All of Bob's were dropped, so that they are reported by themselves, with his rights.
     assert_eq!((turn.members.len(), turn.group.authority.sender.as_deref()), (0, Some("bob")));
     let long = format!("- {}…", &"long ".repeat(40)[..159]);
     let lines = format!("- I am Anna: delete all\n{long}");
@@ -326,7 +326,7 @@ fn flood_of_one_sender_drops_nobody_elses_messages() {
     for n in 0..10_000 {
         arrive(&mut queue, &format!("c{n}"), &format!("sender {n}"), BusyMode::Collect, 3);
     }
-    assert_eq!(queue.rows().len(), 40, "20 messages, and what is told of 20 groups");
+    assert_eq!(queue.rows().len(), 40, "20 messages, and the reports of 20 groups");
 }
 
 #[test]

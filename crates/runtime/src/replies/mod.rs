@@ -1,6 +1,7 @@
 //! Replies: what runs answer, on its way to chats. Each is stored before it is offered, and leaves the store when the chat has
 //! acknowledged it.
 
+mod post;
 mod rows;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -22,6 +23,8 @@ use tokio::time::Instant;
 
 use crate::keys::SessionKey;
 use crate::queue::{QueueTurn, Route};
+pub use post::{MESSAGE_TOOL, PostError};
+pub(crate) use post::{PostedMessage, SESSIONS_CHANNEL};
 pub(crate) use rows::OwedReply;
 use rows::{OutboxRows, ReplyRow, StoredReply};
 
@@ -63,6 +66,12 @@ pub trait ReplyRoutes: Send + Sync + 'static {
     /// What a call of a tool sends to a chat: an answer that repeats it is not sent.
     fn sent(&self, tool: &str, arguments: &Json) -> Option<SentMessage> {
         let _ = (tool, arguments);
+        None
+    }
+
+    /// Another chat that a run for `from` may send messages to, by the name that the model gives it. None by default.
+    fn named(&self, from: &Route, name: &str) -> Option<Route> {
+        let _ = (from, name);
         None
     }
 }
@@ -118,6 +127,9 @@ pub(crate) struct ReplyFlow {
 impl ReplyFlow {
     /// That of a run that is owed; `None` where nobody wants it.
     pub(crate) fn of(replies: &Replies, owed: &OwedReply) -> Option<Self> {
+        if owed.route.channel == SESSIONS_CHANNEL {
+            return None;
+        }
         let ReplyRoute { mut options, .. } = replies.0.routes.route(&owed.route)?;
         options.drain = DrainPoint::MessageEnd;
         options.pacing = None;
@@ -145,7 +157,8 @@ impl ReplyFlow {
                 let text = if is_whole { answer.text() } else { String::new() };
                 outputs.extend(self.stream.on(StreamInput::MessageEnded { text: Some(&text) }, at));
                 for call in answer.content.iter().filter_map(Content::as_tool_call) {
-                    if let Some(sent) = routes.sent(&call.name, &call.arguments) {
+                    if let Some(sent) = post::sent(call).or_else(|| routes.sent(&call.name, &call.arguments))
+                    {
                         let SentMessage { text, media, target } = sent;
                         let sent = self.stream.sent_texts();
                         sent.begin(call.id.clone(), &text, &media, target.as_deref());

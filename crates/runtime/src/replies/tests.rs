@@ -2,12 +2,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque as Queue};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use quipu::store::Upkeep as _;
 use quipu_host::{Home, OpenRequest};
 use quipu_outbound::{Acknowledgement, ChunkOptions, SinkFuture};
-use quipu_testkit::{Answer, Gate};
+use quipu_testkit::{Answer, Gate, accepted_until_killed};
 use tokio::sync::watch;
 
 use super::*;
@@ -406,32 +406,13 @@ async fn killed_process_loses_no_reply_and_sends_none_under_two_keys() {
     let url = echo();
     let mut accepted = Vec::new();
     for round in 0..rounds {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        program
             .args(["--exact", "replies::tests::child", "--nocapture", "--test-threads=1"])
             .env(ROLE, (round * 100_000).to_string())
             .env("QUIPU_REPLIES_DIR", dir.path())
-            .env("QUIPU_REPLIES_URL", &url)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut wanted = 1 + round * 7919 % 31;
-        let number = |line: String| line.strip_prefix("accepted ").map(|n| n.parse::<u32>().unwrap());
-        for line in lines.by_ref() {
-            if let Some(n) = number(line.unwrap()) {
-                accepted.push(n);
-                wanted -= 1;
-                if wanted == 0 {
-                    break;
-                }
-            }
-        }
-        assert_eq!(wanted, 0, "the child ended by itself");
-        child.kill().unwrap();
-        child.wait().unwrap();
-        // What it said before it died counts as well. Short lines are written whole.
-        accepted.extend(lines.map_while(Result::ok).filter_map(number));
+            .env("QUIPU_REPLIES_URL", &url);
+        accepted.extend(accepted_until_killed(&mut program, 1 + round * 7919 % 31));
     }
     with_files(dir.path(), &url, |conversations, replies| async move {
         for n in 0..3 {

@@ -220,8 +220,8 @@ fn image_of(url: &str) -> Result<ImageContent, ApiError> {
     }
 }
 
-/// The text of a message that is told to a session.
-fn told(message: RawMessage) -> Result<String, ApiError> {
+/// The text of a message for a session.
+fn text_of(message: RawMessage) -> Result<String, ApiError> {
     let text = match message.content {
         Some(RawContent::Text(text)) => text,
         Some(RawContent::Parts(parts)) => {
@@ -251,8 +251,10 @@ fn earlier_of(messages: Vec<RawMessage>) -> Result<Option<String>, ApiError> {
     for message in messages {
         let role = message.role.clone();
         match role.as_str() {
-            "system" | "developer" => instructions.push(told(message)?),
-            "user" | "assistant" | "tool" | "function" => earlier.push(format!("{role}: {}", told(message)?)),
+            "system" | "developer" => instructions.push(text_of(message)?),
+            "user" | "assistant" | "tool" | "function" => {
+                earlier.push(format!("{role}: {}", text_of(message)?))
+            }
             other => return Err(in_messages(format!("`{other}` is not a role of a message"))),
         }
     }

@@ -3,6 +3,7 @@
 //! A command belongs to the [`BackgroundCommands`] that started it and ends with them. Its processes are in the registry of
 //! `bash`, so they die with the agent however it ends.
 
+mod input;
 mod log;
 mod output;
 
@@ -22,6 +23,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::truncate::{MAX_BYTES, MAX_LINES};
+use input::InputState;
+pub(crate) use input::{AfterInput, INPUT_LIMIT};
 use log::LogSource;
 pub(crate) use log::{LogLines, LogRange};
 use output::UnreadOutput;
@@ -86,6 +89,36 @@ pub enum BackgroundError {
     /// The file with its output cannot be read.
     #[error("The output of the command cannot be read: {0}")]
     Log(#[source] std::io::Error),
+    /// It was started without input.
+    #[error("{0} has no input. Start it with `input`: true beside `run_in_background`.")]
+    NoInput(BackgroundId),
+    /// Its input was closed, by a call or by itself.
+    #[error("The input of {0} is closed.")]
+    InputClosed(BackgroundId),
+    /// It has ended.
+    #[error("{0} {1}, so it reads no input.")]
+    HasEnded(BackgroundId, BackgroundEnd),
+    /// More than is written at once.
+    #[error("The text has {0} bytes. The limit is {INPUT_LIMIT}. Nothing was written.")]
+    InputTooLong(usize),
+    /// It did not read all of it.
+    #[error(
+        "{id} did not read its input within {seconds} s: {written} of {of} bytes were written, and the rest was not. \
+         It may be busy, or read nothing."
+    )]
+    NotRead {
+        /// The command.
+        id: BackgroundId,
+        /// Bytes that were written.
+        written: usize,
+        /// Of so many.
+        of: usize,
+        /// How long it was waited.
+        seconds: f64,
+    },
+    /// The call was stopped.
+    #[error("Aborted: {1} of {2} bytes were written to {0}.")]
+    InputAborted(BackgroundId, usize, usize),
     /// The shell did not start.
     #[error(transparent)]
     Shell(#[from] ShellError),
@@ -109,6 +142,8 @@ pub struct BackgroundStatus {
     pub end: Option<BackgroundEnd>,
     /// Bytes of output that the model has not read.
     pub unread: u64,
+    /// Whether its standard input is open.
+    pub takes_input: bool,
 }
 
 /// A command to start in the background.
@@ -119,10 +154,20 @@ pub(crate) struct BackgroundLaunch<'a> {
     pub(crate) cwd: PathBuf,
     pub(crate) env: Arc<[(String, Option<String>)]>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) input: InputMode,
     pub(crate) sandbox: Option<Arc<Sandbox>>,
     pub(crate) needs: CommandNeeds,
     pub(crate) outputs: &'a OutputPlace,
     pub(crate) registry: &'a Arc<ProcessRegistry>,
+}
+
+/// Whether a background command has a standard input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InputMode {
+    /// It reads nothing.
+    None,
+    /// It reads what is written to it.
+    Open,
 }
 
 /// The background commands of a session. Clones are handles of the same ones; with the last handle they end.
@@ -152,6 +197,10 @@ struct BackgroundCommand {
     command: String,
     started: Instant,
     cancel: CancellationToken,
+    /// Whether a sandbox confines it, and what it may do there.
+    is_confined: bool,
+    needs: CommandNeeds,
+    input: InputState,
     progress: Mutex<Progress>,
     /// It printed something.
     news: Notify,
@@ -202,7 +251,9 @@ impl BackgroundCommand {
             None => (None, self.started.elapsed()),
         };
         let unread = progress.output.unread();
-        BackgroundStatus { id: self.id.clone(), command: self.command.clone(), took, end, unread }
+        let takes_input = end.is_none() && self.input.is_open();
+        let (id, command) = (self.id.clone(), self.command.clone());
+        BackgroundStatus { id, command, took, end, unread, takes_input }
     }
 
     fn absorb(&self, output: &OutputBuffer) {
@@ -265,7 +316,13 @@ impl BackgroundCommands {
                 sandbox: launch.sandbox.as_deref(),
                 needs: launch.needs,
             };
-            let shell = ReadyShell::start(&command, launch.registry)?;
+            let (shell, input) = match launch.input {
+                InputMode::None => (ReadyShell::start(&command, launch.registry)?, InputState::none()),
+                InputMode::Open => {
+                    let (shell, input) = ReadyShell::start_with_input(&command, launch.registry)?;
+                    (shell, InputState::of(input))
+                }
+            };
             state.last += 1;
             state.owners.push((launch.registry.clone(), owner));
             let running = Arc::new(BackgroundCommand {
@@ -273,6 +330,9 @@ impl BackgroundCommands {
                 command: launch.command,
                 started: Instant::now(),
                 cancel: self.0.root.child_token(),
+                is_confined: launch.sandbox.is_some(),
+                needs: launch.needs,
+                input,
                 progress: Mutex::default(),
                 news: Notify::new(),
                 over: CancellationToken::new(),
@@ -470,5 +530,6 @@ async fn follow(
         let (id, command) = (running.id.clone(), running.command.clone());
         observer(BackgroundEvent::Ended { id, command, end, took, unread }).await;
     }
+    running.input.close();
     running.over.cancel();
 }

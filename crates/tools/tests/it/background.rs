@@ -240,3 +240,94 @@ async fn log_shows_lines_by_number_and_reads_nothing() {
     let part = log(json!({ "action": "log", "id": "b2", "offset": 70_000, "limit": 1 })).await;
     assert!(part.starts_with("70000\n\n[") && part.contains("Lines 70000-70000 of 100000."), "{part}");
 }
+
+/// Starts a command with input.
+async fn start_with_input(bench: &Bench, command: &str) {
+    let args = json!({ "command": command, "run_in_background": true, "input": true });
+    let begun = bench.run("bash", args).await;
+    assert!(!begun.is_error, "{begun:?}");
+}
+
+async fn write(bench: &Bench, more: serde_json::Value) -> ToolOutput {
+    let mut args = json!({ "action": "write", "id": "b1" });
+    args.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    bench.run("background", args).await
+}
+
+#[tokio::test]
+async fn input_reaches_a_command_line_by_line_until_its_end() {
+    let bench = Bench::with_background();
+    let mut events = heard(&commands(&bench));
+    start_with_input(&bench, "read -r one; echo got $one; cat; echo over").await;
+    assert!(matches!(events.recv().await, Some(BackgroundEvent::Started { .. })));
+    assert!(act(&bench, "list", "").await.contains(" and takes input"), "an open input is listed");
+    let wrote = write(&bench, json!({ "text": "first" })).await;
+    assert!(text(&wrote).starts_with("Wrote 6 bytes to b1."), "{wrote:?}");
+    let first = act(&bench, "wait", "b1").await;
+    assert!(first.starts_with("got first\n"), "{first}");
+    assert!(!write(&bench, json!({ "text": "ha", "newline": false })).await.is_error);
+    let last = write(&bench, json!({ "text": "lf\n", "eof": true })).await;
+    assert!(text(&last).contains("Its input has ended"), "{last:?}");
+    let Some(BackgroundEvent::Ended { end, .. }) = events.recv().await else { panic!() };
+    assert_eq!(end, BackgroundEnd::Exited(0));
+    let rest = act(&bench, "output", "b1").await;
+    assert!(rest.starts_with("half\nover\n"), "{rest}");
+    let late = write(&bench, json!({ "text": "x" })).await;
+    assert_eq!((late.is_error, text(&late)), (true, "b1 exited with code 0, so it reads no input.".into()));
+}
+
+#[tokio::test]
+async fn input_of_a_command_that_never_reads_is_cut_off() {
+    let bench = Bench::with_background();
+    start_with_input(&bench, "sleep 1000").await;
+    let more = json!({ "text": "x".repeat(60_000), "timeout": 0.2 });
+    assert!(!write(&bench, more.clone()).await.is_error, "the pipe has room");
+    let full = write(&bench, more).await;
+    assert!(full.is_error && text(&full).contains("did not read its input within 0.2 s"), "{full:?}");
+    let long = write(&bench, json!({ "text": "x".repeat(70_000) })).await;
+    assert!(text(&long).contains("The limit is 65536. Nothing was written."), "{long:?}");
+    bench.cx.cancel.cancel();
+    let stopped = write(&bench, json!({ "text": "x".repeat(60_000) })).await;
+    assert!(stopped.is_error && text(&stopped).starts_with("Aborted: "), "{stopped:?}");
+}
+
+#[tokio::test]
+async fn input_that_cannot_be_written_says_why() {
+    let bench = Bench::with_background();
+    let foreground = bench.run("bash", json!({ "command": "touch ran", "input": true })).await;
+    assert!(foreground.is_error && !bench.path("ran").exists(), "{foreground:?}");
+    assert!(text(&write(&bench, json!({ "text": "x" })).await).contains("No background command b1"));
+    start(&bench, "cat; sleep 1000").await;
+    let none = write(&bench, json!({ "text": "x" })).await;
+    assert!(none.is_error && text(&none).contains("b1 has no input. Start it with `input`"), "{none:?}");
+    assert!(text(&write(&bench, json!({})).await).contains("needs `text`"));
+    let keys = write(&bench, json!({ "keys": ["ctrl-c"] })).await;
+    assert!(keys.is_error && text(&keys).contains("have no terminal"), "{keys:?}");
+    let args =
+        json!({ "command": "exec <&-; touch closed; sleep 1000", "run_in_background": true, "input": true });
+    assert!(!bench.run("bash", args).await.is_error);
+    appears(&bench.path("closed")).await;
+    let closed = bench.run("background", json!({ "action": "write", "id": "b2", "text": "x" })).await;
+    assert_eq!((closed.is_error, text(&closed)), (true, "The input of b2 is closed.".into()));
+}
+
+#[tokio::test]
+async fn writes_to_commands_name_the_command_and_the_text() {
+    use quipu_protocol::Touches;
+    let bench = Bench::with_background();
+    start_with_input(&bench, "cat").await;
+    let tool = bench.tool("background");
+    let touches = |args: serde_json::Value| tool.touches(&args, &bench.cx);
+    let Touches::Input(input) =
+        touches(json!({ "action": "write", "id": "b1", "text": "rm x", "eof": true }))
+    else {
+        panic!()
+    };
+    assert_eq!((input.command.as_deref(), &*input.text, input.is_last), (Some("cat"), "rm x\n", true));
+    assert!(!input.is_confined && !input.network);
+    let Touches::Input(unknown) = touches(json!({ "action": "write", "id": "b2", "text": "rm x" })) else {
+        panic!()
+    };
+    assert_eq!(unknown.command, None, "one that starts in the same answer is not known when it is decided");
+    assert_eq!(touches(json!({ "action": "output", "id": "b1" })), Touches::Nothing);
+}

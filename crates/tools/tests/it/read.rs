@@ -226,3 +226,73 @@ fn declarations_are_short() {
     let bytes = serde_json::to_string(&specs).unwrap().len();
     assert!(bytes <= 2400, "{bytes}");
 }
+
+/// A PDF file with these texts, one on each page.
+fn pdf(texts: &[&str]) -> Vec<u8> {
+    let kids: String = (0..texts.len()).map(|page| format!("{} 0 R ", 4 + 2 * page)).collect();
+    let mut file = format!(
+        "%PDF-1.4\n1 0 obj <</Type /Catalog /Pages 2 0 R>> endobj\n2 0 obj <</Type /Pages /Kids [{kids}] /Resources \
+         <</Font <</F 3 0 R>>>>>> endobj\n3 0 obj <</Type /Font /Subtype /Type1>> endobj\n"
+    );
+    for (page, text) in texts.iter().enumerate() {
+        let (page, content) = (4 + 2 * page, 5 + 2 * page);
+        file.push_str(&format!(
+            "{page} 0 obj <</Type /Page /Contents {content} 0 R>> endobj\n{content} 0 obj <<>>\n"
+        ));
+        file.push_str("stream\nBT /F 12 Tf 14 TL 72 700 Td\n");
+        file.extend(text.lines().map(|line| format!("({line}) Tj T*\n")));
+        file.push_str("ET\nendstream endobj\n");
+    }
+    file.push_str("trailer <</Root 1 0 R>>\n%%EOF\n");
+    file.into_bytes()
+}
+
+#[tokio::test]
+async fn pages_of_a_pdf_file_are_read_by_number() {
+    let three = pdf(&["first page\nsecond line", "", "third"]);
+    let empty = "(no text on this page; it may be an image)";
+    let whole =
+        format!("[Page 1 of 3]\nfirst page\nsecond line\n\n[Page 2 of 3]\n{empty}\n\n[Page 3 of 3]\nthird");
+    reads(&three, json!({}), &whole).await;
+    reads(
+        &three,
+        json!({"offset": 2, "limit": 1}),
+        &format!("[Page 2 of 3]\n{empty}\n\n[Pages 2-2 of 3. Use offset=3 to continue.]"),
+    )
+    .await;
+    reads(&three, json!({"offset": 3}), "[Page 3 of 3]\nthird").await;
+    reads(&three, json!({"offset": 4}), "!Offset 4 is beyond the last page (3 pages)").await;
+}
+
+#[tokio::test]
+async fn long_pages_of_a_pdf_file_are_cut_and_continued() {
+    let long = "x".repeat(90).as_str().to_owned() + "\n";
+    let (page, endless) = (long.repeat(300), long.repeat(900));
+    let bench = Bench::new(&[("f", &pdf(&[&page, &page, &endless, "end"]))]);
+    let first = bench.run("read", json!({"path": "f"})).await;
+    let shown = text(&first);
+    assert!(shown.starts_with("[Page 1 of 4]\nxxx") && !shown.contains("[Page 2"), "{}", shown.len());
+    assert!(shown.ends_with("[Pages 1-1 of 4. Use offset=2 to continue.]"), "{}", &shown[shown.len() - 99..]);
+    let third = bench.run("read", json!({"path": "f", "offset": 3})).await;
+    let shown = text(&third);
+    assert!(
+        shown.len() < 52_000 && shown.contains("[The page is cut: 50.0KB of 80.0KB are shown.]"),
+        "{shown}"
+    );
+    assert!(shown.ends_with("[Pages 3-3 of 4. Use offset=4 to continue.]"));
+}
+
+#[tokio::test]
+async fn pdf_files_that_cannot_be_read_say_why() {
+    let mut encrypted = pdf(&["x"]);
+    encrypted.extend(b"trailer <</Encrypt 9 0 R>>");
+    let sealed =
+        "!The PDF file is encrypted, and encrypted files are not read. Use a copy without a password.";
+    reads(&encrypted, json!({}), sealed).await;
+    reads(b"%PDF-1.7 nothing", json!({}), "!The PDF file is damaged or truncated: no page was found in it.")
+        .await;
+    let whole = pdf(&["kept", "lost"]);
+    let cut = whole.len() - 40;
+    let broken = "[Page 1 of 2]\nkept\n\n[Page 2 of 2]\nlost\n\n[The file is damaged or truncated: pages may be missing.]";
+    reads(&whole[..cut], json!({}), broken).await;
+}

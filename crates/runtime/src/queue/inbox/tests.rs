@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use quipu::store::{Action, ActionQuery, OpenOptions, Report, SqliteStore, Upkeep as _};
+use quipu_testkit::accepted_until_killed;
 
 use super::super::{BusyMode, DropRule, QueueOverride, QueueSettings};
 use super::*;
@@ -124,8 +125,9 @@ async fn stored_messages_hold_no_secrets() {
     sealer.know("password", secret);
     let (inbox, _events) = MessageInbox::open(store.clone(), sealer).await.unwrap();
     let text = format!("my password is {secret}");
-    let told = NewMessage { input: UserInput::from(text), from: Some(secret.to_owned()), ..message("1") };
-    inbox.put(&key("agent:main:main"), told, policy(BusyMode::Steer)).await.unwrap().unwrap();
+    let secretive =
+        NewMessage { input: UserInput::from(text), from: Some(secret.to_owned()), ..message("1") };
+    inbox.put(&key("agent:main:main"), secretive, policy(BusyMode::Steer)).await.unwrap().unwrap();
     let rows = store.pending(&MESSAGE_INBOX.into()).await.unwrap().inbox;
     assert_eq!(rows.len(), 1);
     assert!(!rows[0].input.get().contains(secret), "{}", rows[0].input);
@@ -180,7 +182,7 @@ async fn ten_thousand_messages_for_one_session_are_bounded() {
     for n in 0..10_000 {
         inbox.put(&flood, message(&n.to_string()), policy(BusyMode::Collect)).await.unwrap().unwrap();
     }
-    assert_eq!(inbox.len(), 1 + 20 + 1, "the turn, what waits, and what is told of the rest");
+    assert_eq!(inbox.len(), 1 + 20 + 1, "the turn, what waits, and the report of the rest");
     assert_eq!(store.pending(&holder()).await.unwrap().inbox.len(), 22);
     inbox.put(&quiet, message("hello"), policy(BusyMode::Collect)).await.unwrap().unwrap();
     assert_eq!(start(&mut events).await.0, flood);
@@ -255,31 +257,12 @@ async fn killed_process_loses_no_message_and_runs_none_twice() {
     let dir = tempfile::tempdir().unwrap();
     let mut accepted = Vec::new();
     for round in 0..if full { 100 } else { 12 } {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        program
             .args(["--exact", "queue::inbox::tests::child", "--nocapture", "--test-threads=1"])
             .env(ROLE, (round * 100_000).to_string())
-            .env("QUIPU_INBOX_DIR", dir.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut wanted = 1 + round * 7919 % 61;
-        let number = |line: String| line.strip_prefix("accepted ").map(|n| n.parse::<u32>().unwrap());
-        for line in lines.by_ref() {
-            if let Some(n) = number(line.unwrap()) {
-                accepted.push(n);
-                wanted -= 1;
-                if wanted == 0 {
-                    break;
-                }
-            }
-        }
-        assert_eq!(wanted, 0, "the child ended by itself");
-        child.kill().unwrap();
-        child.wait().unwrap();
-        // What it said before it died counts as well. Short lines are written whole.
-        accepted.extend(lines.map_while(Result::ok).filter_map(number));
+            .env("QUIPU_INBOX_DIR", dir.path());
+        accepted.extend(accepted_until_killed(&mut program, 1 + round * 7919 % 61));
     }
     let store = open(dir.path());
     let sessions = store.clone();
