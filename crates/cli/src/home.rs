@@ -178,6 +178,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
             allow_protected: allows(AllowArg::Protected),
             no_network: flags.no_network,
         },
+        audience: quipu_host::SessionAudience::default(),
         system_prompt: task.system_prompt.as_deref().map(crate::input::text_or_file).transpose()?,
         append_system_prompt: texts.collect::<Result<_, _>>()?,
         hooks: Vec::new(),
@@ -225,9 +226,18 @@ pub(crate) async fn open(
     here: &Path,
     replay: Option<Arc<Replay>>,
 ) -> Result<StartedSession, Failure> {
+    open_as(home, task, OpenRequest { replay, ..request(task, here)? }).await
+}
+
+/// The same for a request that was made of the task.
+pub(crate) async fn open_as(
+    home: &Home,
+    task: &Task,
+    request: OpenRequest,
+) -> Result<StartedSession, Failure> {
     // A run that ends with its answer is not begun again.
     let background_wake = quipu::BackgroundWake::Never;
-    let mut request = OpenRequest { replay, background_wake, ..request(task, here)? };
+    let mut request = OpenRequest { background_wake, ..request };
     loop {
         match quipu_host::open(home, &request).await {
             Err(HostFailure { kind: FailureKind::Asks(question), message, .. }) => {

@@ -187,7 +187,7 @@ fn entry_line(out: &mut dyn std::io::Write, entry: &Entry) -> Result<(), Failure
     let cache;
     let (kind, what) = match &entry.what {
         PermissionItem::Directory { path } => ("directory", path.as_str()),
-        PermissionItem::Grant { tool, subject } => (tool.as_str(), subject.as_str()),
+        PermissionItem::Grant { tool, subject, .. } => (tool.as_str(), subject.as_str()),
         PermissionItem::Rule { effect, rule } => (effect.word(), rule.as_str()),
         PermissionItem::Rules { path, .. } => ("rules", path.as_str()),
         PermissionItem::Settings { path, .. } => ("settings", path.as_str()),

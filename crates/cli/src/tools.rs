@@ -2,13 +2,13 @@
 
 use std::io::Write as _;
 
-use quipu_host::{ChangedSchema, FilteredTools, RemovalRule, ToolName};
+use quipu_host::{ChangedSchema, FilteredTools, RemovalRule, ToolName, agent_request};
 
 use crate::args::{Task, ToolsArgs};
 use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::home::home;
-use crate::print::{Paint, printable};
+use crate::print::{Paint, note, printable};
 
 /// The tools that the engine begins with.
 const BASE: [&str; 4] = ["read", "bash", "edit", "write"];
@@ -23,7 +23,16 @@ pub(crate) async fn run(args: &ToolsArgs) -> Result<(), Failure> {
         model: args.model.clone(),
         ..Task::default()
     };
-    let started = crate::home::open(&home, &task, &current_dir()?, None).await?;
+    let mut request = crate::home::request(&task, &current_dir()?)?;
+    if let Some(id) = &args.agent {
+        if home.config().named_agent(id).is_none() {
+            note(format!("no settings name the agent `{id}`: it has what every session has"));
+        }
+        request = agent_request(&home, &request, id);
+    }
+    request.audience.group.clone_from(&args.group);
+    request.audience.sender.clone_from(&args.sender);
+    let started = crate::home::open_as(&home, &task, request).await?;
     let model = format!("{}/{}", started.model.provider, started.model.id);
     let found = started.tool_filter.as_ref().and_then(|filter| filter.last());
     // Nothing was said in it, so nothing is stored.

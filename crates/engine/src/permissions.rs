@@ -1,6 +1,7 @@
 //! The built-in policy: what tools may do in a project without asking.
 
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -13,6 +14,7 @@ use quipu_workspace::{
     Sandbox, SandboxSupport, file_key, git_directories, has_other_names,
 };
 
+use crate::bound_files::{BoundFile, BoundGrant, bound, command_files, difference};
 use crate::policy::{Decision, Grant, GrantError, Policy, Proposal, input_subject};
 use crate::rulings::{RuleRoots, RuleVerdict, judged_command, judged_files, ruling};
 use crate::travel::{Tobe, Travel};
@@ -89,11 +91,29 @@ pub struct Permissions {
     /// Sandboxes of rules that hold no more: what was started in them still runs there.
     retired: Mutex<Vec<Arc<Sandbox>>>,
     /// What was allowed while the session was open, whatever the rules become.
-    grants: Arc<Mutex<HashSet<Grant>>>,
+    grants: Arc<Mutex<HashMap<Grant, Vec<BoundFile>>>>,
+    /// The files of commands as they were when these were asked about.
+    asked: Mutex<HashMap<Grant, Vec<BoundFile>>>,
     /// Which hosts commands reach; shared with each sandbox.
     hosts: Arc<HostRules>,
     /// Rules that were added for the session.
     session_rules: Arc<Mutex<Vec<Rule>>>,
+}
+
+/// Questions whose files are remembered.
+const ASKED: usize = 256;
+
+/// Whether a lasting yes counts.
+enum GrantState {
+    /// There is none.
+    None,
+    Holds,
+    /// It is for other bytes: why.
+    Changed(String),
+}
+
+fn by_grant(grants: impl IntoIterator<Item = BoundGrant>) -> HashMap<Grant, Vec<BoundFile>> {
+    grants.into_iter().map(|BoundGrant { grant, files }| (grant, files)).collect()
 }
 
 /// What follows from one set of rules.
@@ -112,7 +132,7 @@ struct Bounds {
     network: Network,
     needs: CommandNeeds,
     travel: TravelRule,
-    grants: HashSet<Grant>,
+    grants: HashMap<Grant, Vec<BoundFile>>,
     rules: RuleSet,
     roots: RuleRoots,
     /// Why nothing is allowed, where the rules are not known.
@@ -132,22 +152,23 @@ impl PermissionMode {
 
 impl Permissions {
     /// Permissions for one session; `grants` are allowed from the start.
-    pub fn new(rules: PermissionRules, grants: impl IntoIterator<Item = Grant>) -> Self {
+    pub fn new(rules: PermissionRules, grants: impl IntoIterator<Item = BoundGrant>) -> Self {
         let hosts = Arc::<HostRules>::default();
         hosts.set(rules.rules.clone());
         Self {
-            bounds: RwLock::new(Arc::new(Bounds::new(rules, grants.into_iter().collect(), &hosts))),
+            bounds: RwLock::new(Arc::new(Bounds::new(rules, by_grant(grants), &hosts))),
             hosts,
             number: Arc::default(),
             retired: Mutex::default(),
             grants: Arc::default(),
+            asked: Mutex::default(),
             session_rules: Arc::default(),
         }
     }
 
     /// Permissions by these rules, such as for another directory, which share what a person allows while the session is open.
     #[must_use]
-    pub fn beside(&self, rules: PermissionRules, grants: impl IntoIterator<Item = Grant>) -> Self {
+    pub fn beside(&self, rules: PermissionRules, grants: impl IntoIterator<Item = BoundGrant>) -> Self {
         let mut beside = Self::new(rules, grants);
         beside.number = self.number.clone();
         beside.grants = self.grants.clone();
@@ -158,8 +179,8 @@ impl Permissions {
     }
 
     /// Goes by these rules from now on, and by what was [granted](Self::grant) meanwhile.
-    pub fn exchange(&self, rules: PermissionRules, grants: impl IntoIterator<Item = Grant>) {
-        let mut bounds = Bounds::new(rules, grants.into_iter().collect(), &self.hosts);
+    pub fn exchange(&self, rules: PermissionRules, grants: impl IntoIterator<Item = BoundGrant>) {
+        let mut bounds = Bounds::new(rules, by_grant(grants), &self.hosts);
         let old = self.bounds();
         match (&mut bounds.sandbox, &old.sandbox) {
             // Commands keep sharing a directory for temporary files, and can signal each other.
@@ -186,7 +207,7 @@ impl Permissions {
             network: old.network,
             needs: CommandNeeds::default(),
             travel: TravelRule::Deny,
-            grants: HashSet::new(),
+            grants: HashMap::new(),
             rules: RuleSet::default(),
             roots: RuleRoots::default(),
             unknown: Some(why),
@@ -248,10 +269,46 @@ impl Permissions {
     /// other names (hard links).
     pub fn allow(&self, grant: Grant) -> bool {
         let lasting = self.may_last(&grant);
-        if lasting && self.grants().insert(grant) {
-            self.number.fetch_add(1, Ordering::SeqCst);
+        if lasting {
+            let BoundGrant { grant, files } = self.bound(grant);
+            if self.grants().insert(grant, files.clone()).as_ref() != Some(&files) {
+                self.number.fetch_add(1, Ordering::SeqCst);
+            }
         }
         lasting
+    }
+
+    /// The grant with the files that it is bound to: as they were when it was asked, or else as they are now.
+    pub fn bound(&self, grant: Grant) -> BoundGrant {
+        let asked = self.asked().get(&grant).cloned();
+        let files = asked.unwrap_or_else(|| self.files_of(&self.bounds(), &grant));
+        BoundGrant { grant, files }
+    }
+
+    /// The files that a command runs by path, as they are now.
+    fn files_of(&self, bounds: &Bounds, grant: &Grant) -> Vec<BoundFile> {
+        if grant.tool != "bash" {
+            return Vec::new();
+        }
+        let command = match grant.subject.strip_prefix(WANTS).and_then(|rest| rest.split_once('\n')) {
+            Some((_, command)) => command,
+            None => &grant.subject,
+        };
+        bound(command_files(command, &bounds.roots.cwd, bounds.roots.home.as_deref()))
+    }
+
+    /// A person is about to be asked: a yes is for the files as they are now.
+    fn remember_asked(&self, bounds: &Bounds, grant: Grant) {
+        let files = self.files_of(bounds, &grant);
+        let mut asked = self.asked();
+        if asked.len() >= ASKED {
+            asked.clear();
+        }
+        asked.insert(grant, files);
+    }
+
+    fn asked(&self) -> MutexGuard<'_, HashMap<Grant, Vec<BoundFile>>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a yes may hold for more than once.
@@ -273,7 +330,7 @@ impl Permissions {
         grant.tool == "bash" || grant.subject.lines().all(|path| may_last(Path::new(path)))
     }
 
-    fn grants(&self) -> MutexGuard<'_, HashSet<Grant>> {
+    fn grants(&self) -> MutexGuard<'_, HashMap<Grant, Vec<BoundFile>>> {
         self.grants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -308,13 +365,24 @@ impl Permissions {
         files.max(rules.tool(&grant.tool).verdict)
     }
 
-    fn is_granted(&self, bounds: &Bounds, grant: &Grant) -> bool {
-        bounds.grants.contains(grant) || self.grants().contains(grant)
+    /// Whether somebody allowed this for longer, with the files as they are now.
+    fn granted(&self, bounds: &Bounds, grant: &Grant) -> GrantState {
+        let kept = [bounds.grants.get(grant).cloned(), self.grants().get(grant).cloned()];
+        let mut state = GrantState::None;
+        let mut now = None;
+        for files in kept.into_iter().flatten() {
+            let now = now.get_or_insert_with(|| self.files_of(bounds, grant));
+            match difference(&files, now) {
+                None => return GrantState::Holds,
+                Some(why) => state = GrantState::Changed(why),
+            }
+        }
+        state
     }
 }
 
 impl Bounds {
-    fn new(rules: PermissionRules, grants: HashSet<Grant>, hosts: &Arc<HostRules>) -> Self {
+    fn new(rules: PermissionRules, grants: HashMap<Grant, Vec<BoundFile>>, hosts: &Arc<HostRules>) -> Self {
         let PermissionRules {
             mode,
             cwd,
@@ -619,12 +687,22 @@ impl Policy for Permissions {
         if bounds.mode == PermissionMode::Full && asked.is_none() {
             return Decision::Allow;
         }
+        let changed = RefCell::new(None);
         let granted = |grant: &Grant| {
             // What a command asks for beyond its bounds is no matter of rules about commands.
             let lifted = lifted && !grant.subject.starts_with(WANTS);
-            lifted || (counts && self.is_granted(&bounds, grant))
+            lifted
+                || (counts
+                    && match self.granted(&bounds, grant) {
+                        GrantState::Holds => true,
+                        GrantState::None => false,
+                        GrantState::Changed(why) => {
+                            changed.replace(Some(why));
+                            false
+                        }
+                    })
         };
-        match (proposal.touches, asked) {
+        let decision = match (proposal.touches, asked) {
             (Touches::Nothing | Touches::Session, None) => Decision::Allow,
             (Touches::Nothing | Touches::Session, Some(why)) => ask(
                 &granted,
@@ -640,7 +718,14 @@ impl Policy for Permissions {
             }
             (Touches::Anything, asked) => bounds.decide_command(&granted, tool, proposal, asked),
             (Touches::Input(input), asked) => bounds.decide_input(&granted, tool, input, asked),
-        }
+        };
+        let Decision::Ask { question, subject } = decision else { return decision };
+        self.remember_asked(&bounds, Grant { tool: tool.to_owned(), subject: subject.clone() });
+        let question = match changed.into_inner() {
+            Some(why) => format!("{question} {why}"),
+            None => question,
+        };
+        Decision::Ask { question, subject }
     }
 
     fn version(&self) -> PolicyVersion {

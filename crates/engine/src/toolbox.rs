@@ -16,14 +16,15 @@ use quipu_store::StoreError;
 use quipu_tools::{
     BackgroundCommands, BackgroundTool, Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches,
 };
-use quipu_workspace::{Access, AccessMode, Approval, OutputPlace, Reach};
+use quipu_workspace::{Access, Approval, OutputPlace};
 use tokio_util::sync::CancellationToken;
 
+use crate::bound_files::ShownPrograms;
 use crate::calls::{ContentSize, seal_content};
 use crate::files::{CallBaseline, CallPlace, CommandChanges, FileSnapshotter};
 use crate::hooks::{HookEffect, HookRecord, HookedCall, Hooks, MoveRequest, kept};
-use crate::policies::{ChainResult, DecidedCall, Policies};
-use crate::policy::{Grant, Proposal};
+use crate::policies::{ChainResult, DecidedCall, Policies, command_of};
+use crate::policy::Proposal;
 use crate::sources::ToolSet;
 pub(crate) use crate::toolbox_parts::ToolboxParts;
 use crate::travel::{PlannedJump, SessionView, Tobe, Travel};
@@ -63,14 +64,6 @@ const BEHIND_TOBE: &str =
 const RULES_CHANGED: &str = "The call was not run, because the user changed the permissions just then. Repeat it if \
                              you still need it.";
 
-/// A notice for the person about a call that was allowed already.
-const LEADS_ELSEWHERE: &str =
-    "This is asked again, because the name now leads to another file than the one that was allowed.";
-
-/// The same, where the name leads to what it led to.
-const HAS_OTHER_NAMES: &str = "This is asked again, because the file got other names (hard links) since it was allowed, \
-                               which may lie elsewhere.";
-
 /// The tools of a session and what they may use.
 pub(crate) struct Toolbox {
     tools: Mutex<Arc<ToolSet>>,
@@ -84,8 +77,10 @@ pub(crate) struct Toolbox {
     /// The files of the calls of the current batch, as they were when these were decided: what may be opened beyond the
     /// policy's bounds, once it is approved.
     shown: Mutex<HashMap<String, Vec<Approval>>>,
+    /// The programs of commands as they were then.
+    pub(crate) programs: ShownPrograms,
     /// The policy's rules by which the current batch was decided.
-    decided_by: AtomicU64,
+    pub(crate) decided_by: AtomicU64,
     /// What takes the session elsewhere, where the model may.
     tobe: Option<Arc<Tobe>>,
     /// The call of the current batch that would, and where.
@@ -117,13 +112,13 @@ type RetiredTools = (RunId, Vec<Arc<dyn Tool>>);
 
 /// What hooks and policies did to a call.
 #[derive(Clone, Default)]
-struct CallInterventions {
+pub(crate) struct CallInterventions {
     /// What a person is asked before it runs, whatever the policy says.
     question: Option<String>,
     records: Vec<HookRecord>,
     policies: Vec<Json>,
     /// What steps behind the permissions want to be asked, in the question that a person was shown last.
-    questions: Vec<String>,
+    pub(crate) questions: Vec<String>,
 }
 
 impl std::fmt::Debug for Toolbox {
@@ -156,6 +151,7 @@ impl Toolbox {
             standing,
             snapshotter,
             shown,
+            programs: ShownPrograms::default(),
             decided_by,
             tobe,
             planned_jump,
@@ -175,7 +171,7 @@ impl Toolbox {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn find(&self, name: &str) -> Option<Arc<dyn Tool>> {
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.set().get(name).cloned()
     }
 
@@ -194,7 +190,7 @@ impl Toolbox {
         }
     }
 
-    fn context(
+    pub(crate) fn context(
         &self,
         run: &RunId,
         cancel: CancellationToken,
@@ -226,11 +222,11 @@ impl Toolbox {
         self.parts.outputs.place(&self.session().unwrap_or_else(|| "".into()), &self.parts.sealer)
     }
 
-    fn shown(&self) -> std::sync::MutexGuard<'_, HashMap<String, Vec<Approval>>> {
+    pub(crate) fn shown(&self) -> std::sync::MutexGuard<'_, HashMap<String, Vec<Approval>>> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hooked(&self) -> std::sync::MutexGuard<'_, HashMap<String, CallInterventions>> {
+    pub(crate) fn hooked(&self) -> std::sync::MutexGuard<'_, HashMap<String, CallInterventions>> {
         self.hooked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -242,6 +238,7 @@ impl Toolbox {
         calls: &[HookedCall],
     ) -> (Vec<LookupResult>, Option<Preparation>) {
         self.shown().clear();
+        self.programs.clear();
         self.hooked().clear();
         *self.planned_jump() = None;
         if let Some(policies) = &self.policies {
@@ -316,9 +313,12 @@ impl Toolbox {
     }
 
     /// What is approved is what runs: these files as they are now, wherever their names lead by then.
-    fn show(&self, call: &ToolCall, touches: &Touches) {
+    pub(crate) fn show(&self, call: &ToolCall, touches: &Touches) {
         let files = files(touches).iter().cloned().map(Approval::of).collect();
         self.shown().insert(identity(call), files);
+        if let Some(command) = command_of(call).filter(|_| *touches == Touches::Anything) {
+            self.programs.show(identity(call), &command, &self.parts.cwd);
+        }
     }
 
     /// Asks the permissions.
@@ -385,13 +385,6 @@ impl Toolbox {
         }
     }
 
-    /// Whether a yes to what a person was shown covers what is asked now.
-    fn covers(&self, call: &ToolCall, questions: &[String]) -> bool {
-        let hooked = self.hooked();
-        let shown = hooked.get(&identity(call)).map(|hooked| &*hooked.questions).unwrap_or_default();
-        questions.iter().all(|question| shown.contains(question))
-    }
-
     /// Keeps what policies decided until the call is done. Models repeat whole calls, and what is decided again may be what
     /// was decided before.
     fn keep_records(&self, named: String, records: &[Json]) {
@@ -422,82 +415,9 @@ impl Toolbox {
     }
 
     /// Which rules the policy goes by now. One that fails inside decides each call anew.
-    fn rules(&self) -> u64 {
+    pub(crate) fn rules(&self) -> u64 {
         let look = AssertUnwindSafe(|| self.parts.policy.version().number);
         catch_unwind(look).unwrap_or(u64::MAX)
-    }
-
-    /// What holds a call back that is about to begin, where the rules changed since it was prepared, or its files since a
-    /// person or policies allowed it; with what policies decided.
-    async fn held(
-        &self,
-        run: &RunId,
-        (call, touches, approved): (&ToolCall, &Touches, bool),
-        cancel: &CancellationToken,
-        people: &mailbox::Sender<MachineInput>,
-    ) -> Option<ChainResult> {
-        // Policies look at paths; what the permissions go by is looked at once more when a file is opened.
-        if (approved || self.policies.is_some())
-            && let Some(now) = self.exchanged(run, call, touches)
-        {
-            self.show(call, &now);
-            let led_elsewhere = now != *touches;
-            let mut concluded = self.conclude(run, self.judge(call, &now), cancel, people).await;
-            concluded.prepared = match concluded.prepared {
-                CheckedCall::Ready { .. } if !led_elsewhere && !approved => return None,
-                CheckedCall::Ready { .. } if !led_elsewhere => self.asked_again(call, now)?,
-                CheckedCall::Ask { call, touches, question, subject, scopes, rules } => {
-                    let why = if led_elsewhere { LEADS_ELSEWHERE } else { HAS_OTHER_NAMES };
-                    let question = format!("{question} {why}");
-                    CheckedCall::Ask { call, touches, question, subject, scopes, rules }
-                }
-                held @ (CheckedCall::Ready { .. } | CheckedCall::Refused(_)) => held,
-            };
-            self.shows(&concluded);
-            return Some(concluded);
-        }
-        if self.rules() == self.decided_by.load(Ordering::SeqCst) {
-            return None;
-        }
-        let concluded = self.conclude(run, self.judge(call, touches), cancel, people).await;
-        match &concluded.prepared {
-            CheckedCall::Ready { .. } => None,
-            CheckedCall::Ask { .. } if approved && self.covers(call, &concluded.questions) => None,
-            CheckedCall::Ask { .. } | CheckedCall::Refused(_) => {
-                self.shows(&concluded);
-                Some(concluded)
-            }
-        }
-    }
-
-    /// The question of a call whose file came to have other names, where the policy goes by a yes to what was shown.
-    fn asked_again(&self, call: &ToolCall, touches: Touches) -> Option<CheckedCall> {
-        let access = self.parts.policy.access();
-        let want = if matches!(touches, Touches::Reads(_)) { AccessMode::Read } else { AccessMode::Write };
-        if files(&touches).iter().all(|path| access.reach(path, want) == Reach::Free) {
-            return None;
-        }
-        let what = if want == AccessMode::Read { "reading" } else { "writing" };
-        let paths: Vec<_> = files(&touches).iter().map(|path| path.to_string_lossy()).collect();
-        let (subject, question) =
-            (paths.join("\n"), format!("Allow {what} {}? {HAS_OTHER_NAMES}", paths.join(", ")));
-        let grant = Grant { tool: call.name.clone(), subject };
-        let scopes = self.parts.policy.scopes(&grant);
-        let (call, subject) = (call.clone(), grant.subject.into());
-        Some(CheckedCall::Ask { call, touches, question, subject, scopes, rules: Vec::new() })
-    }
-
-    /// What a call touches by now, where these are not the files that it was decided by.
-    fn exchanged(&self, run: &RunId, call: &ToolCall, touches: &Touches) -> Option<Touches> {
-        if files(touches).is_empty() {
-            return None;
-        }
-        let tool = self.find(&call.name)?;
-        let cx = self.context(run, CancellationToken::new(), Arc::new(|_| {}), Access::default());
-        let look = AssertUnwindSafe(|| tool.touches(&call.arguments.value(), &cx));
-        let now = catch_unwind(look).ok()?;
-        let holds = self.shown().get(&identity(call)).is_some_and(|files| files.iter().all(Approval::holds));
-        (now != *touches || !holds).then_some(now)
     }
 
     /// Looks at where a call would take the session. Blocks.
@@ -786,7 +706,7 @@ fn excess(content: &[Content], details: Option<&Json>) -> Option<usize> {
 }
 
 /// The files that a call says it touches.
-fn files(touches: &Touches) -> &[PathBuf] {
+pub(crate) fn files(touches: &Touches) -> &[PathBuf] {
     match touches {
         Touches::Reads(paths) | Touches::Writes(paths) => paths,
         Touches::Nothing | Touches::Anything | Touches::Input(_) | Touches::Session => &[],
@@ -794,6 +714,6 @@ fn files(touches: &Touches) -> &[PathBuf] {
 }
 
 /// Tells a call from others; models repeat ids.
-fn identity(call: &ToolCall) -> String {
+pub(crate) fn identity(call: &ToolCall) -> String {
     format!("{}\n{}\n{}", call.id, call.name, call.arguments)
 }

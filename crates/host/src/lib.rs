@@ -8,6 +8,7 @@
 //! answer to the [`OpenRequest`] and opens again.
 
 mod active_memory;
+mod agent_request;
 mod attachments;
 mod background;
 mod background_budget;
@@ -93,6 +94,7 @@ pub mod units;
 mod watch;
 mod web;
 
+pub use agent_request::agent_request;
 pub use attachments::{mention, pasted_image, with_images};
 pub use background_budget::{BackgroundBudget, background_budget, has_background_budget};
 pub use budget::{Budget, budget_of, spent_today};
@@ -138,8 +140,8 @@ pub use program::{program_path, running_program};
 pub use prompt_report::{FileSize, PromptReport, SectionSize, SkillSize, ToolSize, prompt_report};
 pub use purposes::{DREAM_PURPOSE, FLUSH_PURPOSE, PAST_PURPOSE, PROOF_PURPOSE};
 pub use quipu_past::PastId;
-pub use quipu_policy::{RemovalRule, ToolName};
-pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget, ToolAdapter};
+pub use quipu_policy::{ChatGroup, RemovalRule, Sender, ToolName};
+pub use request::{OpenRequest, PermissionRequest, Question, SessionAudience, SessionTarget, ToolAdapter};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
 pub use saved::SavedPermissions;

@@ -471,7 +471,7 @@ async fn prepare(
     // What is replayed has the tools of its recording.
     let mut tool_filter = None;
     if replay.is_none() {
-        let filter = SettingsToolFilter::new(config.tools.clone(), None, config.agents.limits.max_depth);
+        let filter = SettingsToolFilter::new(&config, &request.audience, permissions.clone());
         options.tool_filter = Some(filter.clone());
         tool_filter = Some(filter);
         options

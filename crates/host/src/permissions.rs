@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use quipu::rules::{Effect, Rule, RuleSet};
 use quipu::{
-    Cache, CommandNeeds, Grant, Namespaces, Network, PermissionMode, PermissionRules, Permissions, TravelRule,
+    BoundFile, BoundGrant, Cache, CommandNeeds, Grant, Namespaces, Network, PermissionMode, PermissionRules,
+    Permissions, TravelRule,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -79,6 +80,9 @@ pub enum PermissionItem {
         tool: String,
         /// The command line, or the path of the file.
         subject: String,
+        /// The files that the command runs by their paths, as they were.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        files: Vec<BoundFile>,
     },
     /// A directory that a variable of the user's environment names for a tool, and whether commands write to it.
     Cache {
@@ -402,9 +406,11 @@ impl Record {
         Ok(found)
     }
 
-    /// Keeps a grant for good.
-    pub(crate) fn keep(&self, grant: &Grant) -> Result<(), Failure> {
-        self.add(PermissionItem::Grant { tool: grant.tool.clone(), subject: grant.subject.clone() })
+    /// Keeps a grant for good, in place of one for other bytes.
+    pub(crate) fn keep(&self, grant: &BoundGrant) -> Result<(), Failure> {
+        let BoundGrant { grant: Grant { tool, subject }, files } = grant.clone();
+        let is_same = |item: &PermissionItem| matches!(item, PermissionItem::Grant { tool, subject, .. } if (tool, subject) == (&grant.grant.tool, &grant.grant.subject));
+        self.put_in_place(PermissionItem::Grant { tool, subject, files }, &is_same)
     }
 }
 
@@ -447,7 +453,7 @@ impl Source {
     pub(crate) fn read(
         &self,
         unsaved: &UnsavedPermissions,
-    ) -> Result<(PermissionRules, Vec<Grant>), Failure> {
+    ) -> Result<(PermissionRules, Vec<BoundGrant>), Failure> {
         let mut project = self.record.project()?;
         project.mode = unsaved.mode.or(project.mode);
         let more = unsaved.directories.iter().cloned().map(|what| Entry { id: String::new(), what });
@@ -495,12 +501,19 @@ pub fn demo_permissions(home: &Home, cwd: &Path) -> Permissions {
     Permissions::new(rules, grants)
 }
 
-fn rules(home: &Home, cwd: &Path, project: Project, travel: TravelRule) -> (PermissionRules, Vec<Grant>) {
+fn rules(
+    home: &Home,
+    cwd: &Path,
+    project: Project,
+    travel: TravelRule,
+) -> (PermissionRules, Vec<BoundGrant>) {
     let (mut add_dirs, mut grants, mut shared) = (Vec::new(), Vec::new(), Vec::new());
     for entry in project.entries {
         match entry.what {
             PermissionItem::Directory { path } => add_dirs.extend(still_there(home, path, &entry.id)),
-            PermissionItem::Grant { tool, subject } => grants.push(Grant { tool, subject }),
+            PermissionItem::Grant { tool, subject, files } => {
+                grants.push(BoundGrant { grant: Grant { tool, subject }, files });
+            }
             PermissionItem::Cache { variable, path, write: true } => shared.push((variable, path)),
             PermissionItem::Cache { .. }
             | PermissionItem::Rule { .. }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use quipu::{BackgroundWake, EditorFiles, Hook, PermissionMode, Tool};
 use quipu_mcp::ServerConfig;
+use quipu_policy::{ChatGroup, Sender};
 use quipu_protocol::{SessionProfile, Thinking};
 use quipu_replay::Replay;
 use quipu_store::Graph;
@@ -62,6 +63,17 @@ pub struct PermissionRequest {
     pub no_network: bool,
 }
 
+/// For whom a session works: what of the policies of tools, and of the budgets, counts for it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SessionAudience {
+    /// The agent, by its id in `agents.byId`; `None` for a session of no agent.
+    pub agent: Option<String>,
+    /// The group that the conversation is in.
+    pub group: Option<ChatGroup>,
+    /// Who sent the message; `None` where the person in front did.
+    pub sender: Option<Sender>,
+}
+
 /// Puts a tool in the place of another one.
 pub type ToolAdapter = Arc<dyn Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync>;
 
@@ -106,6 +118,8 @@ pub struct OpenRequest {
     pub daily_budget: Option<f64>,
     /// What tools may do.
     pub permissions: PermissionRequest,
+    /// For whom it works.
+    pub audience: SessionAudience,
     /// The system prompt in place of ours.
     pub system_prompt: Option<String>,
     /// Added to the system prompt.

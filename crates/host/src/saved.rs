@@ -200,8 +200,9 @@ impl Policy for SavedPermissions {
             return self.permissions.grant(grant, scope);
         }
         // It is read from there, as long as it stands there.
-        self.source.record.keep(&grant).map(|()| scope).map_err(|failure| {
-            self.permissions.allow(grant);
+        let bound = self.permissions.bound(grant);
+        self.source.record.keep(&bound).map(|()| scope).map_err(|failure| {
+            self.permissions.allow(bound.grant);
             GrantError::NotKept { why: failure.message }
         })
     }

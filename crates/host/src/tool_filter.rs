@@ -2,14 +2,17 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quipu::{ToolFilter, ToolFilterAnswer, ToolFilterAsk};
+use quipu::{SourceVersion, ToolFilter, ToolFilterAnswer, ToolFilterAsk};
 use quipu_policy::{
-    PolicyInput, PolicyPlan, PolicyReport, SubAgentPolicy, ToolName, ToolPolicy, judge, steps,
+    ChatGroup, NameLists, PolicyInput, PolicyLevel, PolicyPlan, PolicyReport, Sender, SubAgentPolicy,
+    ToolName, ToolPolicy, judge, steps,
 };
 
 use quipu_providers::{SchemaChange, schema_dialect, tool_schema};
 
-use crate::settings::ToolSettings;
+use crate::SessionAudience;
+use crate::saved::SavedPermissions;
+use crate::settings::{Settings, ToolSettings};
 
 /// The policy of the settings over the tools of a session and its sub-agents.
 #[derive(Debug)]
@@ -17,6 +20,13 @@ pub struct SettingsToolFilter {
     settings: ToolSettings,
     /// What the agent of the session says, where it is one with settings of its own.
     agent: Option<ToolPolicy>,
+    /// The group that its conversation is in.
+    group: Option<ChatGroup>,
+    /// Who sent the message that it answers.
+    sender: Mutex<Option<Sender>>,
+    changes: SourceVersion,
+    /// Whether commands are confined.
+    permissions: Arc<SavedPermissions>,
     /// The deepest level of sub-agents.
     max_depth: u32,
     /// What came of it the last time for the session itself.
@@ -59,9 +69,33 @@ impl ChangedSchema {
 }
 
 impl SettingsToolFilter {
-    /// By these settings.
-    pub(crate) fn new(settings: ToolSettings, agent: Option<ToolPolicy>, max_depth: u32) -> Arc<Self> {
-        Arc::new(Self { settings, agent, max_depth, last: Mutex::default() })
+    /// By these settings, for an audience.
+    pub(crate) fn new(
+        settings: &Settings,
+        audience: &SessionAudience,
+        permissions: Arc<SavedPermissions>,
+    ) -> Arc<Self> {
+        let agent = audience.agent.as_deref().and_then(|id| settings.named_agent(id));
+        Arc::new(Self {
+            settings: settings.tools.clone(),
+            agent: agent.and_then(|agent| agent.tools.clone()),
+            group: audience.group.clone(),
+            sender: Mutex::new(audience.sender.clone()),
+            changes: SourceVersion::new(),
+            permissions,
+            max_depth: settings.agents.limits.max_depth,
+            last: Mutex::default(),
+        })
+    }
+
+    /// Whose message the session answers from now on: before its next call, its tools are those of this sender.
+    pub fn set_sender(&self, sender: Option<Sender>) {
+        let mut held = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        if *held != sender {
+            *held = sender;
+            drop(held);
+            self.changes.change();
+        }
     }
 
     /// What the policy left of the session's tools; `None` before it is open.
@@ -72,11 +106,25 @@ impl SettingsToolFilter {
     fn plan(&self, ask: &ToolFilterAsk<'_>) -> PolicyPlan {
         let lists = self.settings.sub_agents.clone();
         let sub_agent = SubAgentPolicy { depth: ask.depth, max_depth: self.max_depth, lists };
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let agent = self.agent.as_ref();
+        let sandboxes: [(PolicyLevel, Option<&NameLists>); 2] = [
+            (PolicyLevel::Global, Some(&self.settings.policy.sandbox)),
+            (PolicyLevel::Agent, agent.map(|agent| &agent.sandbox)),
+        ];
+        let sandboxes: Vec<(PolicyLevel, &NameLists)> = sandboxes
+            .into_iter()
+            .filter(|_| self.permissions.confines())
+            .filter_map(|(level, lists)| Some((level, lists?)))
+            .collect();
         // The tools of the spawning session are all that is lent, so its policy holds without being repeated.
         steps(&PolicyInput {
             global: Some(&self.settings.policy),
-            agent: self.agent.as_ref(),
+            agent,
             model: Some((&ask.model.provider, &ask.model.id)),
+            group: self.group.as_ref(),
+            sender: sender.as_ref(),
+            sandbox: &sandboxes,
             sub_agent: (ask.depth > 0).then_some(&sub_agent),
             ..PolicyInput::default()
         })
@@ -84,6 +132,10 @@ impl SettingsToolFilter {
 }
 
 impl ToolFilter for SettingsToolFilter {
+    fn version(&self) -> SourceVersion {
+        self.changes.clone()
+    }
+
     fn filter(&self, ask: &ToolFilterAsk<'_>) -> ToolFilterAnswer {
         let of = |tool: &quipu::UnfilteredTool<'_>| match tool.source {
             Some(source) => ToolName::of_source(tool.name, source),

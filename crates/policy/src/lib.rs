@@ -37,8 +37,8 @@ pub use names::{NameFilter, NamePattern, ToolName, canonical};
 pub use profile::ToolProfile;
 pub use scope::{PolicyLevel, PolicyScope};
 pub use steps::{
-    InheritedPolicy, NameLists, PolicyInput, PolicyPlan, PolicyStep, Sender, SenderPolicy, SubAgentPolicy,
-    ToolPolicy, provider_policy, sandbox_lists, steps,
+    ChatGroup, InheritedPolicy, NameLists, PolicyInput, PolicyPlan, PolicyStep, Sender, SenderPolicy,
+    SubAgentPolicy, ToolPolicy, group_policy, provider_policy, sandbox_lists, steps,
 };
 pub use warnings::PolicyWarning;
 

@@ -22,14 +22,14 @@ pub enum PolicyScope {
     Lists(PolicyLevel),
     /// The same of a member of `byProvider`.
     ProviderLists(PolicyLevel, String),
-    /// The lists of the group.
-    Group,
-    /// The lists of a sender in the group.
-    GroupSender(String),
-    /// The lists of a sender.
-    Sender(String),
+    /// The lists of a group, by its key.
+    Group(PolicyLevel, String),
+    /// The lists of a sender in a group, by the keys of the group and of the sender.
+    GroupSender(PolicyLevel, String, String),
+    /// The lists of a sender, by its key.
+    Sender(PolicyLevel, String),
     /// The sandbox.
-    Sandbox,
+    Sandbox(PolicyLevel),
     /// A sub-agent.
     SubAgent,
     /// A step of the session that spawned this one.
@@ -52,10 +52,12 @@ impl fmt::Display for PolicyScope {
             Self::ProviderProfile(level, key) => write!(f, "{}.byProvider.{key}.profile", level.word()),
             Self::Lists(level) => write!(f, "{}.allow and deny", level.word()),
             Self::ProviderLists(level, key) => write!(f, "{}.byProvider.{key}", level.word()),
-            Self::Group => f.write_str("the group"),
-            Self::GroupSender(key) => write!(f, "the sender {key} in the group"),
-            Self::Sender(key) => write!(f, "the sender {key}"),
-            Self::Sandbox => f.write_str("the sandbox"),
+            Self::Group(level, key) => write!(f, "{}.byGroup.{key}", level.word()),
+            Self::GroupSender(level, key, sender) => {
+                write!(f, "{}.byGroup.{key}.bySender.{sender}", level.word())
+            }
+            Self::Sender(level, key) => write!(f, "{}.bySender.{key}", level.word()),
+            Self::Sandbox(level) => write!(f, "{}.sandbox", level.word()),
             Self::SubAgent => f.write_str("sub-agents"),
             Self::Inherited(scope) => write!(f, "the session that sent this one: {scope}"),
         }

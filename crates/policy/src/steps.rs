@@ -33,10 +33,23 @@ pub struct ToolPolicy {
     pub also_allow: Vec<String>,
     /// None of these.
     pub deny: Vec<String>,
-    /// The same for models, by `provider` or `provider/model`.
+    /// The same for models, by `provider` or `provider/model`; `*` for all others.
     pub by_provider: BTreeMap<String, ToolPolicy>,
+    /// Lists for groups, and for senders in them, by `channel:room`, `channel:*` or `*`.
+    pub by_group: BTreeMap<String, ToolPolicy>,
     /// The same for senders, by `id:`, `e164:`, `username:` or `name:` and their value, or `*`.
     pub by_sender: SenderPolicy,
+    /// Lists for sessions whose commands are in a sandbox.
+    pub sandbox: NameLists,
+}
+
+/// A conversation of several people.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ChatGroup {
+    /// The channel that it is on.
+    pub channel: String,
+    /// Its id there.
+    pub room: String,
 }
 
 /// Lists for senders, by who they are.
@@ -82,12 +95,12 @@ pub struct PolicyInput<'a> {
     pub agent: Option<&'a ToolPolicy>,
     /// The provider and the id of the model.
     pub model: Option<(&'a str, &'a str)>,
-    /// What the group says that the conversation is in.
-    pub group: Option<&'a ToolPolicy>,
+    /// The group that the conversation is in.
+    pub group: Option<&'a ChatGroup>,
     /// Who sent the message.
     pub sender: Option<&'a Sender>,
-    /// What the sandbox says, where commands are in one; see [`sandbox_lists`].
-    pub sandbox: Option<&'a NameLists>,
+    /// What holds in a sandbox, where commands are in one; see [`sandbox_lists`].
+    pub sandbox: &'a [(PolicyLevel, &'a NameLists)],
     /// What narrows a sub-agent.
     pub sub_agent: Option<&'a SubAgentPolicy>,
     /// What the spawning session had.
@@ -164,33 +177,40 @@ impl ToolPolicy {
     }
 }
 
-/// The member of a `byProvider` that counts for a model, with its key: `provider/model` before `provider`.
+/// The member of a `byProvider` that counts for a model, with its key: `provider/model` before `provider` before `*`.
 pub fn provider_policy<'a>(
     all: &'a BTreeMap<String, ToolPolicy>,
     (provider, model): (&str, &str),
 ) -> Option<(&'a str, &'a ToolPolicy)> {
-    let named = |wanted: &str| {
-        all.iter()
-            .find(|(key, _)| key.trim().eq_ignore_ascii_case(wanted))
-            .map(|(key, one)| (key.as_str(), one))
-    };
-    named(&format!("{provider}/{model}")).or_else(|| named(provider))
+    keyed(all, &format!("{provider}/{model}")).or_else(|| keyed(all, provider)).or_else(|| keyed(all, "*"))
+}
+
+/// The member of a `byGroup` that counts for a group, with its key: `channel:room` before `channel:*` before `*`.
+pub fn group_policy<'a>(
+    all: &'a BTreeMap<String, ToolPolicy>,
+    ChatGroup { channel, room }: &ChatGroup,
+) -> Option<(&'a str, &'a ToolPolicy)> {
+    keyed(all, &format!("{channel}:{room}"))
+        .or_else(|| keyed(all, &format!("{channel}:*")))
+        .or_else(|| keyed(all, "*"))
+}
+
+/// A member, whatever the case of its key.
+fn keyed<'a, T>(all: &'a BTreeMap<String, T>, wanted: &str) -> Option<(&'a str, &'a T)> {
+    all.iter().find(|(key, _)| key.trim().eq_ignore_ascii_case(wanted)).map(|(key, one)| (key.as_str(), one))
 }
 
 /// The lists that count for a sender, with their key: by id, phone number, account, name, and last those for everybody.
 fn sender_lists<'a>(all: &'a SenderPolicy, sender: &Sender) -> Option<(&'a str, &'a NameLists)> {
     let kinds =
         [("id", &sender.id), ("e164", &sender.e164), ("username", &sender.username), ("name", &sender.name)];
-    let named = |wanted: &str| {
-        all.iter()
-            .find(|(key, _)| key.trim().eq_ignore_ascii_case(wanted))
-            .map(|(key, one)| (key.as_str(), one))
-    };
     kinds
         .into_iter()
-        .filter_map(|(kind, value)| named(&format!("{kind}:{}", value.as_deref()?.trim_start_matches('@'))))
+        .filter_map(|(kind, value)| {
+            keyed(all, &format!("{kind}:{}", value.as_deref()?.trim_start_matches('@')))
+        })
         .next()
-        .or_else(|| named("*"))
+        .or_else(|| keyed(all, "*"))
 }
 
 /// Tools that a session in a sandbox has by default.
@@ -282,21 +302,25 @@ pub fn steps(input: &PolicyInput<'_>) -> PolicyPlan {
             plan.add_lists(scope, &policy.allow, &policy.also_allow, &policy.deny);
         }
     }
-    if let Some(group) = input.group {
-        plan.add_lists(PolicyScope::Group, &group.allow, &group.also_allow, &group.deny);
-        if let Some((key, lists)) = input.sender.and_then(|sender| sender_lists(&group.by_sender, sender)) {
-            let scope = PolicyScope::GroupSender(key.to_owned());
+    for (level, policy) in written() {
+        let found = input.group.and_then(|group| group_policy(&policy.by_group, group));
+        let Some((key, group)) = found else { continue };
+        let scope = PolicyScope::Group(level, key.to_owned());
+        plan.add_lists(scope, &group.allow, &group.also_allow, &group.deny);
+        if let Some((sender, lists)) = input.sender.and_then(|sender| sender_lists(&group.by_sender, sender))
+        {
+            let scope = PolicyScope::GroupSender(level, key.to_owned(), sender.to_owned());
             plan.add_lists(scope, &lists.allow, &lists.also_allow, &lists.deny);
         }
     }
-    let global_senders = input.global.zip(input.sender);
-    if let Some((key, lists)) =
-        global_senders.and_then(|(global, sender)| sender_lists(&global.by_sender, sender))
-    {
-        plan.add_lists(PolicyScope::Sender(key.to_owned()), &lists.allow, &lists.also_allow, &lists.deny);
+    for (level, policy) in written() {
+        if let Some((key, lists)) = input.sender.and_then(|sender| sender_lists(&policy.by_sender, sender)) {
+            let scope = PolicyScope::Sender(level, key.to_owned());
+            plan.add_lists(scope, &lists.allow, &lists.also_allow, &lists.deny);
+        }
     }
-    if let Some(lists) = input.sandbox {
-        plan.add(PolicyScope::Sandbox, filter(&lists.allow, &lists.deny), false);
+    for (level, lists) in input.sandbox {
+        plan.add(PolicyScope::Sandbox(*level), filter(&lists.allow, &lists.deny), true);
     }
     if let Some(sub_agent) = input.sub_agent {
         plan.add(PolicyScope::SubAgent, sub_agent_filter(sub_agent), false);

@@ -8,9 +8,11 @@ mod programs;
 mod propose;
 mod read_only;
 mod rule;
+mod run_files;
 mod shell;
 
 pub use host::{Host, is_private};
 pub use judge::{FileAccess, Judgement, PartJudgement, Place, RuleSet, Verdict};
 pub use read_only::{WritingPart, read_only};
 pub use rule::{Effect, RULE_LIMIT, Rule, RuleError};
+pub use run_files::{RunFiles, ScriptWord, run_files};

@@ -1,19 +1,21 @@
 //! Sessions of the host for conversations: each keeps its own across restarts, and those that nobody uses are closed.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
 use quipu::protocol::{Json, Notice, SessionId};
 use quipu::store::{Commit, Durability, Graph, InboxItem, Op, RefName, StoreError, conversation_inbox};
-use quipu::{LiveChanges, Session, Tool};
-use quipu_host::{Failure, Home, OpenRequest, Question, SessionTarget};
+use quipu::{LiveChanges, OpenedSession, Session, Tool};
+use quipu_host::{
+    ChatGroup, Failure, Home, OpenRequest, Question, Sender, SessionTarget, SettingsToolFilter, agent_request,
+};
 use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit, RwLock, Semaphore};
 use tokio::time::Instant;
 
-use crate::keys::{AgentId, DEFAULT_AGENT, SessionKey};
+use crate::keys::{AgentId, DEFAULT_AGENT, KeyPlace, SessionKey};
+use crate::queue::{Authority, MessageGroup};
 use crate::source::{SessionSource, SourcedSession};
 
 /// The row of an inbox that names the session.
@@ -78,9 +80,17 @@ struct Slot {
 
 #[derive(Default)]
 struct SlotState {
-    open: Option<(Session, OwnedSemaphorePermit)>,
+    open: Option<OpenConversation>,
     /// It is not in the list any more.
     is_gone: bool,
+}
+
+/// The open session of a conversation.
+struct OpenConversation {
+    session: Session,
+    /// Which tools it offers to whom.
+    filter: Option<Arc<SettingsToolFilter>>,
+    _place: OwnedSemaphorePermit,
 }
 
 /// Holds a session open.
@@ -127,7 +137,7 @@ impl HostSessions {
         request: OpenRequest,
     ) -> Result<Self, Failure> {
         let settings = home.clone();
-        let of_key = move |key: &SessionKey| agent_request(&settings, &request, key);
+        let of_key = move |key: &SessionKey| agent_request(&settings, &request, agent_of(key));
         Self::new(home, limits, Arc::new(of_key)).await
     }
 
@@ -143,7 +153,7 @@ impl HostSessions {
     ) -> Result<Self, Failure> {
         let settings = home.clone();
         let of_key = move |key: &SessionKey| {
-            let mut request = agent_request(&settings, &request, key);
+            let mut request = agent_request(&settings, &request, agent_of(key));
             request.added_tools.extend(tools(key));
             request
         };
@@ -202,9 +212,8 @@ impl HostSessions {
                 Err(error) => return Err(error),
             }
         }
-        if let Some((session, place)) = state.open.take() {
-            session.shutdown().await;
-            drop(place);
+        if let Some(open) = state.open.take() {
+            open.session.shutdown().await;
         }
         self.0.forget(key, &slot, &mut state);
         Ok(())
@@ -216,7 +225,7 @@ impl HostSessions {
             lock(&self.0.slots).iter().map(|(key, slot)| (key.clone(), slot.clone())).collect();
         let close = slots.into_iter().map(|(key, slot)| async move {
             // One that is being opened is waited for. The handle is not held meanwhile, or whoever uses it waited for this.
-            let session = slot.state.read().await.open.as_ref().map(|(session, _)| session.clone());
+            let session = slot.state.read().await.open.as_ref().map(|open| open.session.clone());
             if let Some(session) = session {
                 session.shutdown().await;
             }
@@ -230,42 +239,15 @@ impl HostSessions {
 
 impl SessionSource for HostSessions {
     fn session<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<SourcedSession, Failure>> {
-        Box::pin(async move {
-            loop {
-                let slot = self.0.slot(key);
-                let state = slot.state.clone().read_owned().await;
-                if state.is_gone {
-                    continue;
-                }
-                if let Some(session) = state.live().await {
-                    return Ok(self.held(session, slot, state));
-                }
-                drop(state);
-                let mut state = slot.state.clone().write_owned().await;
-                if state.is_gone {
-                    continue;
-                }
-                let live = state.live().await;
-                let session = match live {
-                    Some(session) => session,
-                    None => {
-                        // What ended by itself.
-                        state.open = None;
-                        match self.0.open(key).await {
-                            Ok((session, place)) => {
-                                state.open = Some((session.clone(), place));
-                                session
-                            }
-                            Err(failure) => {
-                                self.0.forget(key, &slot, &mut state);
-                                return Err(failure);
-                            }
-                        }
-                    }
-                };
-                return Ok(self.held(session, slot, state.downgrade()));
-            }
-        })
+        Box::pin(self.opened(key, None))
+    }
+
+    fn session_for<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        group: &'a MessageGroup,
+    ) -> BoxFuture<'a, Result<SourcedSession, Failure>> {
+        Box::pin(self.opened(key, Some(sender_of(&group.authority))))
     }
 
     fn tend(&self) -> BoxFuture<'_, ()> {
@@ -282,6 +264,45 @@ impl SessionSource for HostSessions {
 }
 
 impl HostSessions {
+    /// The open session of a conversation; with a sender, for whose messages it works from now on.
+    async fn opened(&self, key: &SessionKey, sender: Option<Sender>) -> Result<SourcedSession, Failure> {
+        loop {
+            let slot = self.0.slot(key);
+            let state = slot.state.clone().read_owned().await;
+            if state.is_gone {
+                continue;
+            }
+            if let Some(session) = state.live(sender.as_ref()).await {
+                return Ok(self.held(session, slot, state));
+            }
+            drop(state);
+            let mut state = slot.state.clone().write_owned().await;
+            if state.is_gone {
+                continue;
+            }
+            let live = state.live(sender.as_ref()).await;
+            let session = match live {
+                Some(session) => session,
+                None => {
+                    // What ended by itself.
+                    state.open = None;
+                    match self.0.open(key, sender.clone()).await {
+                        Ok(open) => {
+                            let session = open.session.clone();
+                            state.open = Some(open);
+                            session
+                        }
+                        Err(failure) => {
+                            self.0.forget(key, &slot, &mut state);
+                            return Err(failure);
+                        }
+                    }
+                }
+            };
+            return Ok(self.held(session, slot, state.downgrade()));
+        }
+    }
+
     fn held(&self, session: Session, slot: Slot, state: OwnedRwLockReadGuard<SlotState>) -> SourcedSession {
         *lock(&slot.used) = Instant::now();
         SourcedSession::held(session, Use { inner: self.0.clone(), slot, held: Some(state) })
@@ -289,10 +310,14 @@ impl HostSessions {
 }
 
 impl SlotState {
-    /// The session, where it has not ended.
-    async fn live(&self) -> Option<Session> {
-        let (session, _) = self.open.as_ref()?;
-        session.tune(LiveChanges::default()).await.is_ok().then(|| session.clone())
+    /// The session, where it has not ended, with the tools of a sender.
+    async fn live(&self, sender: Option<&Sender>) -> Option<Session> {
+        let OpenConversation { session, filter, .. } = self.open.as_ref()?;
+        session.tune(LiveChanges::default()).await.ok()?;
+        if let Some((filter, sender)) = filter.as_ref().zip(sender) {
+            filter.set_sender(Some(sender.clone()));
+        }
+        Some(session.clone())
     }
 }
 
@@ -317,7 +342,7 @@ impl Inner {
     }
 
     /// Opens the session of a conversation.
-    async fn open(&self, key: &SessionKey) -> Result<(Session, OwnedSemaphorePermit), Failure> {
+    async fn open(&self, key: &SessionKey, sender: Option<Sender>) -> Result<OpenConversation, Failure> {
         let place = self.place().await?;
         for _ in 0..TRIES {
             let stored = self.stored(key).await?;
@@ -326,7 +351,8 @@ impl Inner {
                 Some(id) => self.store.head(&RefName::session(id)).await?.map(|_| id.clone()),
                 None => None,
             };
-            let (session, notices) = self.open_session(key, known.clone()).await?;
+            let (opened, filter) = self.open_session(key, known.clone(), sender.clone()).await?;
+            let OpenedSession { session, notices } = opened;
             let id = session.view().session;
             if notices.iter().any(|notice| matches!(notice, Notice::Branched { .. })) {
                 // It is another one's; nothing was written to the branch.
@@ -337,10 +363,10 @@ impl Inner {
                 )));
             }
             if Some(&id) == stored.as_ref() {
-                return Ok((session, place));
+                return Ok(OpenConversation { session, filter, _place: place });
             }
             match self.keep(key, stored.is_some(), &id).await {
-                Ok(true) => return Ok((session, place)),
+                Ok(true) => return Ok(OpenConversation { session, filter, _place: place }),
                 // Another process began one at the same time.
                 Ok(false) => session.shutdown().await,
                 Err(error) => {
@@ -356,8 +382,13 @@ impl Inner {
         &self,
         key: &SessionKey,
         known: Option<SessionId>,
-    ) -> Result<(Session, Vec<Notice>), Failure> {
+        sender: Option<Sender>,
+    ) -> Result<(OpenedSession, Option<Arc<SettingsToolFilter>>), Failure> {
         let mut request = (self.request)(key);
+        request.audience.agent.get_or_insert_with(|| agent_of(key).to_owned());
+        // What the key says is known; what a message says of its group is not.
+        request.audience.group = group_of(key);
+        request.audience.sender = Some(sender.unwrap_or_default());
         request.which = known.map_or(SessionTarget::New, |id| SessionTarget::Session(id.to_string()));
         request.is_shared = true;
         request.store = Some(self.store.clone());
@@ -374,8 +405,8 @@ impl Inner {
         // Opening reads files and takes a while: it ends, or a lease would be left behind.
         let home = self.home.clone();
         let opened = tokio::spawn(async move { quipu_host::open(&home, &request).await });
-        let opened = opened.await.map_err(|error| Failure::failed(error.to_string()))??.opened;
-        Ok((opened.session, opened.notices))
+        let started = opened.await.map_err(|error| Failure::failed(error.to_string()))??;
+        Ok((started.opened, started.tool_filter))
     }
 
     /// Says which session the conversation has; false where another process says otherwise.
@@ -455,36 +486,42 @@ impl Inner {
 
     async fn close_slot(&self, key: &SessionKey, slot: &Slot) -> bool {
         let Ok(mut state) = slot.state.clone().try_write_owned() else { return false };
-        let Some((session, place)) = state.open.take() else { return false };
+        let Some(open) = state.open.take() else { return false };
         // Whoever wants it again waits, as a session that is not closed is not opened again.
-        session.shutdown().await;
-        drop(place);
+        open.session.shutdown().await;
+        drop(open);
         self.forget(key, slot, &mut state);
         true
     }
 }
 
-/// How a session of a conversation is opened: as its agent is set up.
-fn agent_request(home: &Home, request: &OpenRequest, key: &SessionKey) -> OpenRequest {
-    let mut request = request.clone();
-    let config = home.config();
-    let id = key.agent().map_or(DEFAULT_AGENT, AgentId::as_str);
-    let Some(agent) = config.named_agents.get(id) else { return request };
-    if request.model.is_none() {
-        request.model.clone_from(&agent.model);
-    }
-    if let Some(written) = &agent.workspace {
-        let path = match written.strip_prefix('~') {
-            Some(below) => std::env::home_dir().map(|home| home.join(below.trim_start_matches('/'))),
-            None => Some(PathBuf::from(written)),
-        };
-        // Without symbolic links, as sessions name it.
-        match path.and_then(|path| path.canonicalize().ok()).filter(|path| path.is_dir()) {
-            Some(path) => request.here = path,
-            None => home.warn(format!("the workspace of the agent `{id}` is not a directory: {written}")),
+/// The agent of a conversation.
+fn agent_of(key: &SessionKey) -> &str {
+    key.agent().map_or(DEFAULT_AGENT, AgentId::as_str)
+}
+
+/// The group that a conversation is in.
+fn group_of(key: &SessionKey) -> Option<ChatGroup> {
+    match key.place() {
+        KeyPlace::Room { channel, peer, .. } => {
+            Some(ChatGroup { channel: channel.clone(), room: peer.clone() })
         }
+        _ => None,
     }
-    request
+}
+
+/// Who sent a message, as far as its rights say so. The name that people see is left out: anybody can have it.
+fn sender_of(authority: &Authority) -> Sender {
+    let id = authority.sender.clone();
+    let given = id.as_deref().unwrap_or_default();
+    let is_number = |text: &&str| {
+        text.strip_prefix('+').is_some_and(|digits| {
+            (6..=15).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit())
+        })
+    };
+    let e164 = Some(given).filter(is_number).map(str::to_owned);
+    let username = given.strip_prefix('@').filter(|name| !name.is_empty()).map(str::to_owned);
+    Sender { id, e164, username, name: None }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

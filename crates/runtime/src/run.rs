@@ -404,7 +404,7 @@ impl Inner {
         {
             self.answer_owed(key, owed, handle, &stop).await?;
         }
-        let sourced = self.sessions.session(key).await.map_err(|failure| failure.message)?;
+        let sourced = self.sessions.session_for(key, &turn.group).await.map_err(|failure| failure.message)?;
         let session = &sourced.session;
         // To open one can take its time.
         handle.progress();
@@ -467,7 +467,8 @@ impl Inner {
             // Somebody did so meanwhile.
             return Ok(());
         }
-        let sourced = self.sessions.session(key).await.map_err(|failure| failure.message)?;
+        let sourced =
+            self.sessions.session_for(key, &owed.group()).await.map_err(|failure| failure.message)?;
         let session = &sourced.session;
         handle.progress();
         let (_, events) = session.subscribe(Delivery::Lossless).await.map_err(|why| why.to_string())?;

@@ -6,6 +6,7 @@ use futures_util::future::BoxFuture;
 use quipu::Session;
 
 use crate::keys::SessionKey;
+use crate::queue::MessageGroup;
 
 /// Which session a conversation has.
 pub trait SessionSource: Send + Sync + 'static {
@@ -14,6 +15,16 @@ pub trait SessionSource: Send + Sync + 'static {
         &'a self,
         key: &'a SessionKey,
     ) -> BoxFuture<'a, Result<SourcedSession, quipu_host::Failure>>;
+
+    /// The same for a run of messages of this group: what its sender may use holds from its first call on. By default that is nobody's
+    /// concern.
+    fn session_for<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        _group: &'a MessageGroup,
+    ) -> BoxFuture<'a, Result<SourcedSession, quipu_host::Failure>> {
+        self.session(key)
+    }
 
     /// What it does beside runs, such as closing what nobody uses: polled while messages are taken. It never ends.
     fn tend(&self) -> BoxFuture<'_, ()> {

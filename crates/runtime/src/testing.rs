@@ -17,8 +17,8 @@ use crate::host_sessions::{HostSessionLimits, HostSessions};
 use crate::keys::SessionKey;
 use crate::lanes::{LaneSettings, Lanes};
 use crate::queue::{
-    Authority, BusyMode, InboxError, MessageInbox, NewMessage, QueueOverride, QueuePolicy, QueueSettings,
-    Route,
+    Authority, BusyMode, InboxError, MessageGroup, MessageInbox, NewMessage, QueueOverride, QueuePolicy,
+    QueueSettings, Route,
 };
 use crate::run::{Conversations, RunRequest};
 use crate::source::{SessionSource, SourcedSession};
@@ -50,6 +50,17 @@ impl SessionSource for FailingSessions {
             return Box::pin(async { Err(Failure::request("the session is not there today")) });
         }
         self.sessions.session(key)
+    }
+
+    fn session_for<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        group: &'a MessageGroup,
+    ) -> BoxFuture<'a, Result<SourcedSession, Failure>> {
+        match self.fails.load(Ordering::SeqCst) {
+            0 => self.sessions.session_for(key, group),
+            _ => self.session(key),
+        }
     }
 }
 

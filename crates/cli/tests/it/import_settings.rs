@@ -85,6 +85,69 @@ fn settings_of_an_agent_become_ours_and_the_rest_is_named() {
 }
 
 #[test]
+fn policies_of_agents_groups_and_senders_are_taken_over() {
+    let world = World::new([]);
+    let theirs = r#"{
+  // JSON5
+  agents: { list: [
+    { id: "Ops", model: "testing/test-1", identity: { name: "x" },
+      tools: { profile: "coding", deny: ["exec"], elevated: { enabled: true } } },
+  ] },
+  tools: {
+    allow: ["group:fs", "process", "exec"],
+    byProvider: { testing: { deny: ["write"] } },
+    toolsBySender: { "7": { deny: ["edit"] }, "name:Ann": { deny: ["*"] } },
+    sandbox: { tools: { deny: ["read"] } },
+    exec: { host: "gateway" },
+  },
+  channels: { telegram: { botToken: "123:secret", groups: { "-100": { tools: { deny: ["edit"] } } } } },
+}"#;
+    put(&world, "home/.openclaw/openclaw.json", theirs);
+    let rows = world.run(&["import", "--settings", "openclaw", "--json"]).ok().json_lines();
+    let settings = ours(&world, "settings.json");
+    assert_eq!(
+        settings["agents"]["byId"],
+        json!({ "ops": { "model": "testing/test-1", "tools": { "profile": "coding", "deny": ["exec"] } } })
+    );
+    assert_eq!(
+        settings["tools"],
+        json!({
+            "allow": ["group:fs", "process", "exec"],
+            "byProvider": { "testing": { "deny": ["write"] } },
+            "bySender": { "id:7": { "deny": ["edit"] } },
+            "sandbox": { "deny": ["read"] },
+            "byGroup": { "telegram:-100": { "deny": ["edit"] } },
+        })
+    );
+    let left: Vec<&str> =
+        rows.iter().filter(|row| row["outcome"] == "left").map(|row| row["key"].as_str().unwrap()).collect();
+    assert_eq!(
+        left,
+        [
+            "agents.list[0].identity",
+            "agents.list[0].tools.elevated",
+            "tools.toolsBySender.name:Ann",
+            "tools.exec",
+            "channels.telegram",
+        ]
+    );
+    assert!(
+        !settings.to_string().contains("secret")
+            && rows.iter().all(|row| !row.to_string().contains("secret"))
+    );
+    let report = world.run(&["tools", "--agent", "ops", "--sender", "7", "--json"]).ok().json();
+    // `exec` is `bash` here.
+    assert!(
+        report["removed"].as_array().unwrap().iter().any(|one| {
+            one["tool"] == "bash"
+                && one["step"] == "the agent's tools.allow and deny"
+                && one["entry"] == "bash"
+        }),
+        "{report}"
+    );
+}
+
+#[test]
 fn settings_of_the_user_stay_as_they_are() {
     let world = World::new([]);
     put(

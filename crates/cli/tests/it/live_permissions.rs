@@ -222,3 +222,43 @@ fn mode_of_one_run_gives_way_to_one_that_is_set() {
     assert_eq!(terminal.ends(), Some(0));
     assert!(!world.path("work/ran").exists());
 }
+
+/// A yes for good is for the script as it was: other bytes are asked about again.
+#[test]
+fn permission_for_good_is_bound_to_the_bytes_of_a_script() {
+    let run = || bash("c1", "./run.sh");
+    let world = World::new([run(), says("One."), run(), says("Two."), run(), says("Three.")]);
+    let script = |text: &str| {
+        use std::os::unix::fs::PermissionsExt as _;
+        world.file("run.sh", text);
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(world.path("work/run.sh"), mode).unwrap();
+    };
+    script("#!/bin/sh\necho one >> ran\n");
+    let mut running = asking(&world, &["--permissions", "ask"]);
+    let asked = until(&mut running, "extension_ui_request");
+    let options = asked["options"].as_array().unwrap();
+    let is_always = |option: &Value| {
+        let text = option.as_str().unwrap().to_lowercase();
+        text.contains("always") && !text.contains("rule")
+    };
+    let always = options.iter().position(is_always).unwrap_or_else(|| panic!("{options:?}"));
+    answers(&mut running, &asked, always);
+    running.wait().ok();
+    assert_eq!(std::fs::read_to_string(world.path("work/ran")).unwrap(), "one\n");
+    let saved: Value =
+        serde_json::from_slice(&std::fs::read(world.path("home/.quipu/permissions.json")).unwrap()).unwrap();
+    let entry = saved["projects"].as_object().unwrap().values().next().unwrap()["entries"][0].clone();
+    assert_eq!((&entry["kind"], &entry["subject"]), (&json!("grant"), &json!("./run.sh")));
+    let hash = entry["files"][0]["content"].as_str().unwrap();
+    assert!(hash.len() == 64 && entry["files"][0]["path"].as_str().unwrap().ends_with("run.sh"), "{entry}");
+
+    // Nobody is there, and nobody needs to be.
+    world.run(&["-p", "-c", "go"]).ok();
+    assert_eq!(std::fs::read_to_string(world.path("work/ran")).unwrap(), "one\none\n");
+    script("#!/bin/sh\necho two >> ran\n");
+    world.run(&["-p", "-c", "go"]).ok();
+    assert_eq!(std::fs::read_to_string(world.path("work/ran")).unwrap(), "one\none\n");
+    let told = last_result(&world);
+    assert!(told.contains("has changed since"), "{told}");
+}

@@ -128,6 +128,137 @@ fn report_names_stages_and_rules() {
     assert!(text.contains("\noffered\n  none\n"), "{text}");
 }
 
+/// The tools that the report says are offered, and the steps that removed the others.
+fn report(world: &World, args: &[&str]) -> (Vec<String>, Vec<(String, String)>) {
+    let report = world.run(&[&["tools", "--json"], args].concat()).ok().json();
+    let texts = |list: &Value, name: &str| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|one| one[name].as_str().unwrap().to_owned()).collect()
+    };
+    let removed = texts(&report["removed"], "tool").into_iter().zip(texts(&report["removed"], "step"));
+    (texts(&report["offered"], "tool"), removed.collect())
+}
+
+#[test]
+fn agents_groups_and_senders_have_policies_of_their_own() {
+    let world = World::new([]);
+    std::fs::create_dir(world.path("ops")).unwrap();
+    let agent = json!({
+        "workspace": world.path("ops"),
+        "tools": {
+            "allow": ["group:fs", "group:runtime"],
+            "byProvider": { "testing/thinker": { "deny": ["bash"] } },
+            "bySender": { "username:ann": { "deny": ["write"] } },
+        },
+    });
+    let group = json!({ "deny": ["edit"], "bySender": { "id:7": { "deny": ["read"] } } });
+    settings(
+        &world,
+        &json!({
+            "tools": { "byGroup": { "telegram:-100": group }, "bySender": { "*": { "deny": ["bash"] } } },
+            "agents": { "byId": { "ops": agent } },
+        }),
+    );
+    let removed = |args: &[&str]| -> Vec<String> {
+        let found = report(&world, args).1.into_iter().filter(|(tool, _)| BUILT_IN.contains(&&**tool));
+        found.map(|(tool, step)| format!("{tool}: {step}")).collect()
+    };
+    // A session that no chat began has none of them.
+    assert_eq!(removed(&[]), Vec::<String>::new());
+    assert_eq!(removed(&["--group", "telegram:-100"]), ["edit: tools.byGroup.telegram:-100"]);
+    assert_eq!(
+        removed(&["--group", "Telegram:-100", "--sender", "7"]),
+        [
+            "read: tools.byGroup.telegram:-100.bySender.id:7",
+            "bash: tools.bySender.*",
+            "edit: tools.byGroup.telegram:-100",
+        ]
+    );
+    assert_eq!(
+        removed(&["--agent", "ops", "--sender", "username:ann"]),
+        ["bash: tools.bySender.*", "write: the agent's tools.bySender.username:ann"]
+    );
+    assert_eq!(
+        removed(&["--agent", "ops", "--model", "testing/thinker"]),
+        ["bash: the agent's tools.byProvider.testing/thinker"]
+    );
+    let (offered, _) = report(&world, &["--agent", "ops"]);
+    assert_eq!(offered, ["read", "bash", "background", "edit", "write"]);
+    let ran = world.run(&["tools", "--agent", "nobody"]).ok();
+    assert!(ran.err.contains("no settings name the agent `nobody`"), "{}", ran.err);
+    for bad in [["--group", "telegram"], ["--sender", "id:"]] {
+        world.run(&[&["tools"], &bad[..]].concat()).exits(2);
+    }
+}
+
+/// The tools that every session has.
+const BUILT_IN: [&str; 4] = ["read", "bash", "edit", "write"];
+
+#[test]
+fn confined_commands_have_lists_of_their_own() {
+    if !crate::permissions::confined() {
+        return;
+    }
+    let world = World::new([]);
+    let agent = json!({ "tools": { "sandbox": { "deny": ["write"] } } });
+    settings(
+        &world,
+        &json!({
+            "tools": { "sandbox": { "deny": ["edit"] } },
+            "agents": { "byId": { "ops": agent } },
+        }),
+    );
+    let of = |args: &[&str]| -> Vec<String> {
+        let (offered, removed) = report(&world, args);
+        let steps = removed.into_iter().map(|(tool, step)| format!("{tool}: {step}"));
+        assert!(offered.contains(&"bash".to_owned()), "{offered:?}");
+        steps.collect()
+    };
+    let both = ["edit: tools.sandbox", "write: the agent's tools.sandbox"];
+    assert_eq!(of(&["--agent", "ops"]), both);
+    assert_eq!(of(&[]), both[..1]);
+    world.run(&["permissions", "set", "full"]).ok();
+    assert_eq!(of(&["--agent", "ops"]), Vec::<String>::new(), "nothing is confined");
+}
+
+/// A policy of an agent, a group or a sender that cannot be read leaves nothing open.
+#[test]
+fn unreadable_policies_of_agents_groups_and_senders_close() {
+    let world = World::new([]);
+    let all = ["--agent", "ops", "--group", "t:1", "--sender", "7"];
+    let is_confined = crate::permissions::confined();
+    for (tools, agents) in [
+        (json!({ "byGroup": { "t:1": { "denied": ["bash"] } } }), json!({})),
+        (json!({ "byGroup": { "t:1": { "deny": "bash" } } }), json!({})),
+        (json!({ "byGroup": { "t": { "deny": ["bash"] } } }), json!({})),
+        (json!({ "byGroup": ["bash"] }), json!({})),
+        (json!({ "byGroup": { "t:1": { "bySender": 7 } } }), json!({})),
+        (json!({ "bySender": { "id:7": { "profile": "coding" } } }), json!({})),
+        (json!({ "bySender": { "name:Ann": { "deny": ["bash"] } } }), json!({})),
+        (json!({ "bySender": 7 }), json!({})),
+        (json!({ "byProvider": 7 }), json!({})),
+        (json!({ "sandbox": { "deny": "bash" } }), json!({})),
+        (json!({}), json!({ "ops": { "tools": { "deny": "bash" } } })),
+        (json!({}), json!({ "ops": { "tools": { "profile": "codnig" } } })),
+        (json!({}), json!({ "ops": { "tools": { "byGroup": { "t:1": 7 } } } })),
+        (json!({}), json!({ "ops": { "tools": { "sandbox": { "deny": 7 } } } })),
+        (json!({}), json!({ "Ops": { "tools": { "deny": ["bash"] } } })),
+        (json!({}), json!(7)),
+    ] {
+        // Its lists count where something is confined.
+        if !is_confined && [&tools, &agents].iter().any(|one| one.to_string().contains("sandbox")) {
+            continue;
+        }
+        settings(&world, &json!({ "tools": tools, "agents": { "byId": agents } }));
+        let ran = world.run(&[&["tools", "--json"], &all[..]].concat()).ok();
+        assert_eq!(ran.json()["offered"], json!([]), "{tools} {agents}");
+        assert!(ran.err.contains("tools") && ran.err.contains("corrected"), "{tools} {agents}: {}", ran.err);
+        // Whom it does not concern has what there is.
+        if tools.get("byGroup").is_some_and(Value::is_object) {
+            assert!(report(&world, &["--sender", "7"]).0.contains(&"bash".to_owned()), "{tools}");
+        }
+    }
+}
+
 /// What cannot be read takes tools away and gives none.
 #[test]
 fn settings_that_cannot_be_read_offer_no_tools() {

@@ -117,7 +117,7 @@ fn change_of_a_file_with_hard_links_is_asked_each_time() {
         let path = at(name);
         let grant = |tool: &str| Grant { tool: tool.into(), subject: path.to_str().unwrap().into() };
         std::fs::write(&path, "").unwrap();
-        let permissions = Permissions::new(rules(), [grant("edit")]);
+        let permissions = Permissions::new(rules(), [grant("edit").into()]);
         assert!(permissions.allow(grant("write")) && permissions.may_last(&grant("edit")));
         let decide = |tool: &str| {
             let touches = Touches::Writes(vec![path.clone()]);
@@ -219,7 +219,7 @@ fn grants_are_exact_and_never_of_secrets() {
     assert!(decide("write", Touches::Writes(vec![at("f")])).starts_with("ask"), "another tool");
     assert!(!permissions.allow(grant("read", at("home/.ssh/f").to_str().unwrap())));
     // Even one that was written into the file by hand.
-    permissions.grants().insert(grant("read", at("home/.ssh/f").to_str().unwrap()));
+    permissions.grants().insert(grant("read", at("home/.ssh/f").to_str().unwrap()), Vec::new());
     assert!(decide("read", Touches::Reads(vec![at("home/.ssh/f")])).starts_with("ask"));
 }
 
@@ -319,4 +319,74 @@ fn input_is_judged_like_the_command_that_reads_it() {
     assert!(word_of(Full, push, input(true)).contains("cannot judge"), "what a program reads is not known");
     let text = CommandInput { text: "git push origin\n".into(), ..input(true) };
     assert!(word_of(Full, push, text).starts_with("deny The user's permission rule"));
+}
+
+#[test]
+fn lasting_yes_is_bound_to_the_bytes_of_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    std::fs::create_dir_all(root.join("work")).unwrap();
+    let script = root.join("work/run.sh");
+    std::fs::write(&script, "echo one").unwrap();
+    let rules = PermissionRules {
+        mode: PermissionMode::Ask,
+        cwd: root.join("work"),
+        own: root.join("own"),
+        support: Some(FULL),
+        ..PermissionRules::default()
+    };
+    let decide = |permissions: &Permissions, command: &str| {
+        let call = ToolCall {
+            id: "c".into(),
+            name: "bash".into(),
+            arguments: Json::from(serde_json::json!({ "command": command })),
+            thought_signature: None,
+            namespace: None,
+        };
+        let cwd = &permissions.bounds().cwd;
+        let touches = Touches::Anything;
+        permissions.decide(&Proposal { call: &call, cwd, touches: &touches, travel: None })
+    };
+    let permissions = Permissions::new(rules.clone(), []);
+    let asked = |permissions: &Permissions, command: &str| match decide(permissions, command) {
+        Decision::Ask { question, subject } => {
+            assert_eq!(subject, command);
+            question
+        }
+        other => panic!("{command}: {other:?}"),
+    };
+    let grant = |command: &str| Grant { tool: "bash".into(), subject: command.into() };
+    let (run, plain) = ("./run.sh --fast", "ls -la");
+    for command in [run, plain] {
+        assert!(!asked(&permissions, command).contains("You allowed it"));
+        assert!(permissions.allow(grant(command)));
+        assert_eq!(decide(&permissions, command), Decision::Allow);
+    }
+    // Exactly this line.
+    asked(&permissions, "./run.sh");
+    asked(&permissions, "./run.sh --fast; ls");
+    std::fs::write(&script, "echo two").unwrap();
+    let question = asked(&permissions, run);
+    assert!(question.ends_with("./run.sh has changed since."), "{question}");
+    assert_eq!(decide(&permissions, plain), Decision::Allow, "it runs no file by path");
+    // The yes is for what was there when it was asked.
+    std::fs::write(&script, "echo three").unwrap();
+    assert!(permissions.allow(grant(run)));
+    assert!(asked(&permissions, run).contains("has changed since"));
+    assert!(permissions.allow(grant(run)));
+    assert_eq!(decide(&permissions, run), Decision::Allow);
+
+    // What is saved is bound as well; what earlier versions saved has no bytes.
+    let bound = permissions.bound(grant(run));
+    assert_eq!(bound.files.len(), 1);
+    let again = Permissions::new(rules.clone(), [bound]);
+    assert_eq!(decide(&again, run), Decision::Allow);
+    let old = Permissions::new(rules.clone(), [grant(run).into(), grant(plain).into()]);
+    assert!(asked(&old, run).contains("not with the bytes"));
+    assert_eq!(decide(&old, plain), Decision::Allow);
+    // In another directory the same words run another file.
+    std::fs::create_dir_all(root.join("tree")).unwrap();
+    std::fs::write(root.join("tree/run.sh"), "echo three").unwrap();
+    let tree = permissions.beside(PermissionRules { cwd: root.join("tree"), ..rules }, []);
+    assert!(asked(&tree, run).contains("not with the bytes"));
 }

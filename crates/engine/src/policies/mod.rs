@@ -17,6 +17,7 @@ use crate::policy::{Grant, GrantError};
 
 pub(crate) use chain::{ChainResult, DecidedCall, Policies, with_steps};
 pub use context::PolicyContext;
+pub(crate) use questions::command_of;
 pub use questions::{
     ConfinementRequest, ConfinementVerdict, Crossing, ToolRequest, ToolVerdict, TravelRequest, TravelVerdict,
 };

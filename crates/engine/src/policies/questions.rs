@@ -238,7 +238,7 @@ pub(super) fn subject_of(call: &ToolCall, touches: &Touches) -> String {
 }
 
 /// The command line of a call of `bash`.
-fn command_of(call: &ToolCall) -> Option<String> {
+pub(crate) fn command_of(call: &ToolCall) -> Option<String> {
     let args: serde_json::Value = Json::value(&call.arguments);
     (call.name == BASH).then(|| args.get("command")?.as_str().map(str::to_owned)).flatten()
 }

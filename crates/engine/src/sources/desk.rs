@@ -133,7 +133,11 @@ impl Sources {
         let watched_contexts =
             contexts.iter().filter_map(|slot| slot.installed.as_ref()).map(|installed| &installed.version);
         let watch = |version: &SourceVersion| (version.clone(), AtomicU64::new(version.number()));
-        let watched = watched_tools.chain(watched_contexts).map(watch).collect();
+        let of_filter = wanted.filter.as_ref().and_then(|installed| {
+            // One that panics here is asked at the other moments alone.
+            catch_unwind(AssertUnwindSafe(|| installed.filter.version())).ok()
+        });
+        let watched = watched_tools.chain(watched_contexts).chain(&of_filter).map(watch).collect();
         let state = State {
             held: SourceAnswers::default(),
             set: ToolSet::default(),

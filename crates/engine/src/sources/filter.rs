@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{Json, Model};
 
+use super::SourceVersion;
 use super::gather::ToolSet;
 
 /// What the model is answered about tools when the filter broke down.
@@ -44,12 +45,17 @@ pub struct ToolFilterAnswer {
 
 /// Decides which tools a session offers. Installed by [`SessionOptions::tool_filter`](crate::SessionOptions::tool_filter).
 ///
-/// It is asked when the session is opened, when the tools of a source change and when another model answers. It can only
-/// remove. Another list of tools begins an epoch. A session that this one sends has the tools that are lent to it at most, and
+/// It is asked when the session is opened, when the tools of a source change, when another model answers, and before a call of the
+/// model where its version is another one than before. It can only remove. Another list of tools begins an epoch. A session that this one sends has the tools that are lent to it at most, and
 /// is asked about with its own model and level.
 pub trait ToolFilter: Send + Sync + 'static {
     /// Which tools are not offered. One that panics offers none.
     fn filter(&self, ask: &ToolFilterAsk<'_>) -> ToolFilterAnswer;
+
+    /// Counts changes of what it decides; asked for when a session is opened. It never changes by default.
+    fn version(&self) -> SourceVersion {
+        SourceVersion::new()
+    }
 }
 
 /// A filter, and the level of the session that it is for.

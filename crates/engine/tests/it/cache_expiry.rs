@@ -56,9 +56,7 @@ impl Work {
     }
 
     async fn begin(&self) -> LiveSession {
-        let print = |n: usize| -> Reply {
-            call(&[("print", json!({ "number": n }))])
-        };
+        let print = |n: usize| -> Reply { call(&[("print", json!({ "number": n }))]) };
         self.world.fake.push((0..12).map(print));
         self.world.fake.push([say("done")]);
         let live = self.world.create_with(self.options()).await;

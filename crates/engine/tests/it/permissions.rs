@@ -366,3 +366,46 @@ async fn call_without_answerer_is_refused_with_setting_to_change() {
     live.finish().await;
     world.check().await;
 }
+
+/// A script that changes between the question and its beginning is asked about once more, whatever was answered.
+#[tokio::test]
+async fn program_changed_while_asked_is_asked_again() {
+    for answer in [Answer::once(), Answer::Allow { scope: Scope::Session }] {
+        let mut world = World::with([call(&[("bash", json!({ "command": "sh run.sh" }))]), say("ok")]);
+        world.tools = quipu::builtin();
+        let script = world.cwd().join("run.sh");
+        fs::write(&script, "echo one").unwrap();
+        let live = world.create_with(options(&world, SandboxSupport::Missing)).await;
+        let (_, mut events) = live.session.subscribe_and_answer(Delivery::Lossless).await.unwrap();
+        let (session, first) = (live.session.clone(), answer.clone());
+        let person = tokio::spawn(async move {
+            let mut questions = Vec::new();
+            while let Some(envelope) = events.next().await {
+                match &envelope.event {
+                    Event::AskOpened { ask } => {
+                        let answer = match questions.len() {
+                            0 => first.clone(),
+                            _ => Answer::Deny { reason: None },
+                        };
+                        questions.push(ask.permission().unwrap().question.clone());
+                        // While the person thinks.
+                        fs::write(&script, "echo two").unwrap();
+                        session.send(Command::Answer { ask: ask.id.clone(), answer }).await.unwrap();
+                    }
+                    Event::Settled => break,
+                    _ => {}
+                }
+            }
+            questions
+        });
+        assert_eq!(live.run("go").await, Outcome::Done);
+        let questions = person.await.unwrap();
+        assert_eq!(questions.len(), 2, "{answer:?}: {questions:?}");
+        assert!(questions[1].contains("This is asked again, because"), "{questions:?}");
+        assert!(questions[1].contains("run.sh changed after it was decided"), "{questions:?}");
+        let (_, text, is_error) = live.results().pop().unwrap();
+        assert!(is_error && text.contains("did not allow"), "{text}");
+        live.finish().await;
+        world.check().await;
+    }
+}

@@ -1,12 +1,13 @@
 //! A filter of tools: what it removes, when it is asked, and what becomes of one that breaks down.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use quipu::protocol::Setting;
 use quipu::{
-    AgentLimits, AgentSettings, SessionOptions, ToolFilter, ToolFilterAnswer, ToolFilterAsk, ToolOutput,
-    ToolSource,
+    AgentLimits, AgentSettings, SessionOptions, SourceVersion, ToolFilter, ToolFilterAnswer, ToolFilterAsk,
+    ToolOutput, ToolSource,
 };
 use serde_json::json;
 
@@ -18,11 +19,12 @@ type Decide = Box<dyn Fn(&ToolFilterAsk<'_>) -> ToolFilterAnswer + Send + Sync>;
 struct Filter {
     decide: Decide,
     asked: Mutex<Vec<(String, Vec<String>)>>,
+    version: SourceVersion,
 }
 
 impl Filter {
     fn new(decide: impl Fn(&ToolFilterAsk<'_>) -> ToolFilterAnswer + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { decide: Box::new(decide), asked: Mutex::default() })
+        Arc::new(Self { decide: Box::new(decide), asked: Mutex::default(), version: SourceVersion::new() })
     }
 }
 
@@ -31,6 +33,10 @@ impl ToolFilter for Filter {
         let names = ask.tools.iter().map(|tool| tool.name.to_owned()).collect();
         self.asked.lock().unwrap().push((ask.model.id.clone(), names));
         (self.decide)(ask)
+    }
+
+    fn version(&self) -> SourceVersion {
+        self.version.clone()
     }
 }
 
@@ -106,6 +112,31 @@ async fn filter_is_asked_again_for_another_model() {
     let live = LiveSession::of(world.engine.open(&id, options).await.unwrap().session).await;
     live.run("c").await;
     assert_eq!(names(&world, 2), ["one"]);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn filter_that_changed_is_asked_before_the_next_call() {
+    let world = World::with([say("a"), say("b"), call(&[("one", json!({}))]), say("c")]);
+    let is_narrow = Arc::new(AtomicBool::new(false));
+    let narrow = is_narrow.clone();
+    let filter = Filter::new(move |_| match narrow.load(Ordering::SeqCst) {
+        true => without(&["one"]),
+        false => without(&[]),
+    });
+    let live = world.create_with(filtered(&world, &filter)).await;
+    live.run("a").await;
+    // What is not announced is not seen.
+    is_narrow.store(true, Ordering::SeqCst);
+    live.run("b").await;
+    filter.version.change();
+    live.run("c").await;
+    let all = vec!["one".to_owned(), "two".to_owned()];
+    assert_eq!([names(&world, 0), names(&world, 1)], [all.clone(), all]);
+    assert_eq!([names(&world, 2), names(&world, 3)], [vec!["two"], vec!["two"]]);
+    let (_, text, is_error) = live.results().pop().unwrap();
+    assert!(is_error && text.contains("is not offered here: nobody wants it"), "{text}");
     live.finish().await;
     world.check().await;
 }

@@ -9,6 +9,7 @@ use quipu_schedule::{Recurrence, Schedule, ScheduleError};
 use serde_json::{Map, Value, json};
 
 use super::table::{Item, Key, Kind};
+use super::tool_policies::{check_table, is_entry};
 use super::{messages, named_agents};
 use crate::offered_tools::LISTED_TOOLS;
 use crate::purposes::{DREAM_PURPOSE, FLUSH_PURPOSE};
@@ -70,11 +71,8 @@ fn checked(key: &Key, value: &Value) -> CheckedValue {
             Value::Object(amounts) => return check_budgets(name, amounts),
             _ => false,
         },
-        Kind::ToolPolicies => match value {
-            Value::Object(members) => {
-                let (value, problems) = super::tools::check_providers(name, members);
-                return CheckedValue { value: Some(value), problems };
-            }
+        Kind::ToolPolicies(table) => match value {
+            Value::Object(members) => return CheckedValue::of(check_table(name, table, members)),
             _ => false,
         },
         Kind::ChannelWords(words) => match value {
@@ -196,10 +194,8 @@ impl Item {
             Self::Port => value.as_u64().is_some_and(|port| (1..=65_535).contains(&port)),
             Self::Rule => text.is_some_and(|text| quipu::rules::Rule::parse(text).is_ok()),
             Self::Tool => text.is_some_and(|text| LISTED_TOOLS.contains(&text)),
-            Self::ToolName => super::tools::is_entry(value),
-            Self::ToolPattern => {
-                super::tools::is_entry(value) && text.is_some_and(|text| !text.starts_with("group:"))
-            }
+            Self::ToolName => is_entry(value),
+            Self::ToolPattern => is_entry(value) && text.is_some_and(|text| !text.starts_with("group:")),
             Self::Service => text.is_some_and(|text| Path::new(text).is_absolute() || is_address(text)),
         }
     }
@@ -255,7 +251,7 @@ pub(super) fn read_words(key: &Key, words: &str) -> Result<Value, String> {
         | Kind::Amount
         | Kind::PurposeModels
         | Kind::PurposeBudgets
-        | Kind::ToolPolicies
+        | Kind::ToolPolicies(_)
         | Kind::ChannelWords(_)
         | Kind::ChannelTimes
         | Kind::Agents

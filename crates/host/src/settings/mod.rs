@@ -16,6 +16,7 @@ mod publish;
 mod shared;
 mod table;
 pub(crate) mod text;
+mod tool_policies;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -48,6 +49,7 @@ pub use self::project::{project_settings_path, project_to_trust, trust_project};
 pub use self::publish::{settings_schema, settings_table};
 pub use self::shared::{HookBudget, SharedHistory};
 pub use self::table::{Effect, Item, KEYS, Key, Kind, ProjectUse};
+pub use self::tool_policies::PolicyTable;
 pub use self::tools::ToolSettings;
 use quipu::rules::{Effect as RuleEffect, Rule};
 
@@ -286,6 +288,11 @@ fn drain_of(word: Option<&str>) -> QueueDrain {
 }
 
 impl Settings {
+    /// What is set for the agent of an id.
+    pub fn named_agent(&self, id: &str) -> Option<&NamedAgent> {
+        named_agents::named(&self.named_agents, id)
+    }
+
     /// What layers make together, each with where it comes from; a later one counts more.
     fn of_layers(layers: &[(Origin, &Layer)]) -> Self {
         let mut values: BTreeMap<&'static str, (Value, Source)> = BTreeMap::new();

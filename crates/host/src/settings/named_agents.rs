@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use quipu_policy::ToolPolicy;
+use serde_json::{Map, Value, json};
+
+use super::tool_policies::{check_agent, policy_of};
 
 /// Agents at most.
 const AGENTS: usize = 256;
 /// Characters of an id at most.
 const ID: usize = 64;
+/// Stands for every agent, where ids cannot be read. No settings can name it.
+pub(super) const EVERY: &str = "*";
 
 /// What is set for an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -16,6 +21,8 @@ pub struct NamedAgent {
     pub model: Option<String>,
     /// The directory that it works in, as it is written.
     pub workspace: Option<String>,
+    /// What narrows its tools.
+    pub tools: Option<ToolPolicy>,
 }
 
 /// The values that were checked.
@@ -23,24 +30,33 @@ pub(super) fn of(value: Option<&Value>) -> BTreeMap<String, NamedAgent> {
     let agents = value.and_then(Value::as_object).into_iter().flatten();
     let agents = agents.map(|(id, agent)| {
         let text = |name: &str| agent[name].as_str().map(str::to_owned);
-        (id.clone(), NamedAgent { model: text("model"), workspace: text("workspace") })
+        let tools = agent.get("tools").map(policy_of);
+        (id.clone(), NamedAgent { model: text("model"), workspace: text("workspace"), tools })
     });
     agents.collect()
 }
 
-/// Agents with ids that keys of conversations can have.
+/// The agent of an id; where ids could not be read, what stands for every agent.
+pub(super) fn named<'a>(agents: &'a BTreeMap<String, NamedAgent>, id: &str) -> Option<&'a NamedAgent> {
+    agents.get(id).or_else(|| agents.get(EVERY))
+}
+
+/// Agents with ids that keys of conversations can have. One that cannot be read gets no tools.
 pub(super) fn check(name: &str, agents: &Map<String, Value>) -> (Map<String, Value>, Vec<String>) {
     let (mut good, mut problems) = (Map::new(), Vec::new());
+    let closed = || json!({ "tools": { "deny": ["*"] } });
     for (id, agent) in agents {
         let shown: String = id.chars().filter(|letter| !letter.is_control()).take(ID).collect();
         if good.len() == AGENTS {
-            problems.push(format!("{name} can name {AGENTS} agents; the others are ignored"));
+            problems.push(format!("{name} can name {AGENTS} agents; the others get no tools"));
+            good.insert(EVERY.to_owned(), closed());
             break;
         }
         let Some(members) = agent.as_object().filter(|_| is_id(id)) else {
             problems.push(format!(
-                "{name}.{shown} is ignored: an id has 1 to {ID} of the letters a-z, digits, `_` and `-`, and its agent is an object"
+                "{name}.{shown} is ignored: an id has 1 to {ID} of the letters a-z, digits, `_` and `-`, and its agent is an object; until it is corrected, agents without settings get no tools"
             ));
+            good.insert(EVERY.to_owned(), closed());
             continue;
         };
         let mut kept = Map::new();
@@ -48,6 +64,12 @@ pub(super) fn check(name: &str, agents: &Map<String, Value>) -> (Map<String, Val
             let fits = match member.as_str() {
                 "model" => value.as_str().is_some_and(|model| !model.trim().is_empty()),
                 "workspace" => value.as_str().is_some_and(|path| path.starts_with(['/', '~'])),
+                "tools" => {
+                    let (value, wrong) = check_agent(&format!("{name}.{shown}.tools"), value);
+                    problems.extend(wrong);
+                    kept.insert(member.clone(), value);
+                    continue;
+                }
                 _ => false,
             };
             if fits {
@@ -55,7 +77,7 @@ pub(super) fn check(name: &str, agents: &Map<String, Value>) -> (Map<String, Val
             } else {
                 let member: String = member.chars().filter(|letter| !letter.is_control()).take(ID).collect();
                 problems.push(format!(
-                    "{name}.{shown}.{member} is ignored: an agent has a `model`, and a `workspace` that is an absolute path or one below `~`"
+                    "{name}.{shown}.{member} is ignored: an agent has a `model`, a `workspace` that is an absolute path or one below `~`, and `tools`"
                 ));
             }
         }

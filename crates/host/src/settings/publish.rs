@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::table::{Item, KEYS, Key, Kind, ProjectUse};
+use super::tool_policies::PolicyTable;
 
 /// The JSON Schema of a file of settings.
 pub fn settings_schema() -> Value {
@@ -49,15 +50,7 @@ fn schema_of(key: &Key) -> Value {
         Kind::PurposeBudgets => {
             json!({ "type": "object", "additionalProperties": { "type": "number", "minimum": 0 } })
         }
-        Kind::ToolPolicies => {
-            let list = json!({ "type": "array", "items": { "type": "string" } });
-            json!({ "type": "object", "additionalProperties": {
-                "type": "object", "additionalProperties": false, "properties": {
-                    "profile": { "enum": ["minimal", "messaging", "coding", "full"] },
-                    "allow": list, "alsoAllow": list, "deny": list,
-                },
-            } })
-        }
+        Kind::ToolPolicies(table) => policies(table),
         Kind::ChannelWords(words) => {
             json!({ "type": "object", "additionalProperties": { "enum": words } })
         }
@@ -68,6 +61,7 @@ fn schema_of(key: &Key) -> Value {
             "type": "object", "additionalProperties": false, "properties": {
                 "model": { "type": "string", "minLength": 1 },
                 "workspace": { "type": "string", "minLength": 1 },
+                "tools": agent_tools(),
             },
         } }),
         Kind::Servers => json!({ "anyOf": [
@@ -115,6 +109,44 @@ fn schema_of(key: &Key) -> Value {
     }
     either.insert("anyOf".to_owned(), json!([schema, { "type": "null" }]));
     Value::Object(either)
+}
+
+/// A list of names, and the objects of such lists.
+fn lists(more: &[(&str, Value)]) -> Value {
+    let list = json!({ "type": "array", "items": { "type": "string" } });
+    let mut properties = Map::new();
+    for name in ["allow", "alsoAllow", "deny"] {
+        properties.insert(name.to_owned(), list.clone());
+    }
+    properties.extend(more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+    json!({ "type": "object", "additionalProperties": false, "properties": properties })
+}
+
+fn profiles() -> Value {
+    json!({ "enum": ["minimal", "messaging", "coding", "full"] })
+}
+
+fn policies(table: PolicyTable) -> Value {
+    let one = match table {
+        PolicyTable::Providers => lists(&[("profile", profiles())]),
+        PolicyTable::Groups => lists(&[("bySender", policies(PolicyTable::Senders))]),
+        PolicyTable::Senders => lists(&[]),
+    };
+    json!({ "type": "object", "additionalProperties": one })
+}
+
+fn agent_tools() -> Value {
+    let list = json!({ "type": "array", "items": { "type": "string" } });
+    let sandbox = json!({
+        "type": "object", "additionalProperties": false, "properties": { "allow": list, "deny": list },
+    });
+    lists(&[
+        ("profile", profiles()),
+        ("byProvider", policies(PolicyTable::Providers)),
+        ("byGroup", policies(PolicyTable::Groups)),
+        ("bySender", policies(PolicyTable::Senders)),
+        ("sandbox", sandbox),
+    ])
 }
 
 /// The table of all settings, in Markdown.

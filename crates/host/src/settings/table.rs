@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::tool_policies::PolicyTable;
+
 /// A setting.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Key {
@@ -47,8 +49,8 @@ pub enum Kind {
     PurposeModels,
     /// US dollars a day by the purposes of work in the background.
     PurposeBudgets,
-    /// Policies of tools by provider, or by `provider/model`.
-    ToolPolicies,
+    /// Policies of tools by what the table says.
+    ToolPolicies(PolicyTable),
     /// One of these words by the names of channels.
     ChannelWords(&'static [&'static str]),
     /// Milliseconds by the names of channels.
@@ -306,11 +308,43 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "tools.byProvider",
-        Kind::ToolPolicies,
+        Kind::ToolPolicies(PolicyTable::Providers),
         "{}",
         NextSession,
         TOOLS,
-        "`profile`, `allow`, `alsoAllow` and `deny` for models, by `provider` or `provider/model`",
+        "`profile`, `allow`, `alsoAllow` and `deny` for models, by `provider` or `provider/model`; `*` for all others",
+    ),
+    key(
+        "tools.byGroup",
+        Kind::ToolPolicies(PolicyTable::Groups),
+        "{}",
+        NextSession,
+        TOOLS,
+        "`allow`, `deny` and `bySender` for conversations of several people, by `channel:room`, `channel:*` or `*`",
+    ),
+    key(
+        "tools.bySender",
+        Kind::ToolPolicies(PolicyTable::Senders),
+        "{}",
+        NextSession,
+        TOOLS,
+        "`allow` and `deny` by who sent the message: `id:…`, `e164:…`, `username:…`; `*` for all others",
+    ),
+    key(
+        "tools.sandbox.allow",
+        Kind::List(Item::ToolName),
+        "[]",
+        NextSession,
+        TOOLS,
+        "only these tools while commands are confined",
+    ),
+    key(
+        "tools.sandbox.deny",
+        Kind::List(Item::ToolName),
+        "[]",
+        NextSession,
+        TOOLS,
+        "none of these tools while commands are confined",
     ),
     key(
         "tools.subagents.allow",
@@ -992,7 +1026,7 @@ pub const KEYS: &[Key] = &[
         "{}",
         NextSession,
         SPENDING,
-        "`model` and `workspace` of agents, by their ids",
+        "`model`, `workspace` and `tools` of agents, by their ids",
     ),
     key(
         "messages.queue.mode",
@@ -1198,7 +1232,9 @@ impl Kind {
             Self::List(Item::Service) => "a list of services, such as [\"localhost:5432\"]".to_owned(),
             Self::PurposeModels => "an object of names of models".to_owned(),
             Self::PurposeBudgets => "an object of amounts in US dollars, 0 or more".to_owned(),
-            Self::ToolPolicies => "an object of policies by provider".to_owned(),
+            Self::ToolPolicies(PolicyTable::Providers) => "an object of policies by provider".to_owned(),
+            Self::ToolPolicies(PolicyTable::Groups) => "an object of policies by group".to_owned(),
+            Self::ToolPolicies(PolicyTable::Senders) => "an object of lists by sender".to_owned(),
             Self::ChannelWords(_) | Self::ChannelTimes => "an object of values by channel".to_owned(),
             Self::Agents => "an object of agents by id".to_owned(),
             Self::Servers => "an object of URLs, or false".to_owned(),
@@ -1225,7 +1261,7 @@ impl Kind {
             | Self::Agents
             | Self::PurposeModels
             | Self::PurposeBudgets
-            | Self::ToolPolicies
+            | Self::ToolPolicies(_)
             | Self::Hooks => "object".to_owned(),
         }
     }

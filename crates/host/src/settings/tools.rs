@@ -1,14 +1,12 @@
 //! The members of `tools`: which tools are offered, and when calls that go in circles are stopped.
 
-use std::collections::BTreeMap;
-
 use quipu_policy::{LoopDetectors, LoopSettings, NameLists, ToolPolicy, ToolProfile};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+
+use super::tool_policies::{closed_members, group_policies, list_of, provider_policies, sender_policies};
 
 /// An entry that is the name of no tool.
 const UNREADABLE: &str = "(unreadable)";
-/// Providers and models in `tools.byProvider` at most.
-const MOST_PROVIDERS: usize = 256;
 
 /// The members of `tools`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -49,7 +47,6 @@ impl ToolSettings {
                 ping_pong: flag("tools.loopDetection.pingPong", detectors.ping_pong),
             },
         };
-        let by_provider = value("tools.byProvider").and_then(Value::as_object).into_iter().flatten();
         Self {
             built_in: value("tools.builtIn").map(list_of),
             policy: ToolPolicy {
@@ -57,8 +54,14 @@ impl ToolSettings {
                 allow: texts("tools.allow"),
                 also_allow: texts("tools.alsoAllow"),
                 deny: texts("tools.deny"),
-                by_provider: by_provider.map(|(key, value)| (key.clone(), policy_of(value))).collect(),
-                by_sender: BTreeMap::new(),
+                by_provider: provider_policies(value("tools.byProvider")),
+                by_group: group_policies(value("tools.byGroup")),
+                by_sender: sender_policies(value("tools.bySender")),
+                sandbox: NameLists {
+                    allow: texts("tools.sandbox.allow"),
+                    also_allow: Vec::new(),
+                    deny: texts("tools.sandbox.deny"),
+                },
             },
             sub_agents: NameLists {
                 allow: texts("tools.subagents.allow"),
@@ -68,10 +71,6 @@ impl ToolSettings {
             loops: flag("tools.loopDetection.enabled", false).then_some(loops),
         }
     }
-}
-
-fn list_of(value: &Value) -> Vec<String> {
-    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// What takes the place of a value that narrows tools and cannot be read: without it, tools would be offered that somebody wanted to
@@ -87,62 +86,22 @@ pub(super) fn closed(
     let is_left = value.as_ref().and_then(Value::as_array).is_some_and(|left| !left.is_empty());
     let (value, until) = match name {
         "tools.profile" => (json!("minimal"), "it is `minimal` until it is corrected"),
-        "tools.allow" | "tools.subagents.allow" if !is_left => {
+        "tools.allow" | "tools.subagents.allow" | "tools.sandbox.allow" if !is_left => {
             (json!([UNREADABLE]), "no tools are offered until it is corrected")
         }
-        "tools.deny" | "tools.subagents.deny" => (json!(["*"]), "no tools are offered until it is corrected"),
+        "tools.deny" | "tools.subagents.deny" | "tools.sandbox.deny" => {
+            (json!(["*"]), "no tools are offered until it is corrected")
+        }
+        // What is wrong with single members is said of these.
+        "tools.byProvider" | "tools.byGroup" | "tools.bySender" if value.is_none() => {
+            (closed_members(), "no tools are offered by it until it is corrected")
+        }
+        "agents.byId" if value.is_none() => {
+            let agent = json!({ "tools": { "deny": ["*"] } });
+            (json!({ super::named_agents::EVERY: agent }), "agents get no tools until it is corrected")
+        }
         _ => return (value, problems),
     };
     problems.push(format!("{name} cannot be read: {until}"));
     (Some(value), problems)
-}
-
-/// A member of `tools.byProvider`.
-fn policy_of(value: &Value) -> ToolPolicy {
-    let list = |name: &str| value.get(name).map(list_of).unwrap_or_default();
-    ToolPolicy {
-        profile: value.get("profile").and_then(Value::as_str).and_then(ToolProfile::of_word),
-        allow: list("allow"),
-        also_allow: list("alsoAllow"),
-        deny: list("deny"),
-        ..ToolPolicy::default()
-    }
-}
-
-/// The members of `tools.byProvider`. One that cannot be read would leave tools that somebody wanted to take away, so its model
-/// gets none. Also what is wrong with them.
-pub(super) fn check_providers(name: &str, members: &Map<String, Value>) -> (Value, Vec<String>) {
-    let (mut good, mut problems) = (Map::new(), Vec::new());
-    for (key, value) in members {
-        if good.len() == MOST_PROVIDERS {
-            problems.push(format!("{name} can have {MOST_PROVIDERS} members; the others are ignored"));
-            break;
-        }
-        match problem_of(value) {
-            None => drop(good.insert(key.clone(), value.clone())),
-            Some(why) => {
-                problems.push(format!("{name}.{key} {why}; its models get no tools until it is corrected"));
-                good.insert(key.clone(), json!({ "deny": ["*"] }));
-            }
-        }
-    }
-    (Value::Object(good), problems)
-}
-
-fn problem_of(value: &Value) -> Option<String> {
-    let Some(members) = value.as_object() else { return Some("must be an object".to_owned()) };
-    members.iter().find_map(|(name, value)| match name.as_str() {
-        "profile" if value.as_str().and_then(ToolProfile::of_word).is_some() => None,
-        "profile" => Some("has a profile that is not minimal, messaging, coding or full".to_owned()),
-        "allow" | "alsoAllow" | "deny" => {
-            let is_list = value.as_array().is_some_and(|items| items.iter().all(is_entry));
-            (!is_list).then(|| format!("has {name} that is no list of names"))
-        }
-        _ => Some(format!("has a member {name:?}; there are profile, allow, alsoAllow and deny")),
-    })
-}
-
-/// Whether a value can stand in a list of tools.
-pub(super) fn is_entry(value: &Value) -> bool {
-    value.as_str().is_some_and(|text| quipu_policy::NamePattern::parse(text).is_some())
 }

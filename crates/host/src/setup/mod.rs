@@ -3,6 +3,7 @@
 
 mod entries;
 mod json5;
+mod policies;
 mod rules;
 mod servers;
 mod table;
@@ -209,6 +210,14 @@ impl SetupImport<'_> {
                 SetupRow::Rules(name) if *name == key => return self.rules(file, entry),
                 SetupRow::Servers(name) if *name == key => return self.servers(file, entry),
                 SetupRow::Agents(name) if *name == key => return self.agents(file, entry),
+                SetupRow::Senders(name) if *name == key => {
+                    let taken = policies::senders(key, &entry.value);
+                    return self.policies(file, entry, "tools.bySender", taken);
+                }
+                SetupRow::Rooms(name) if *name == key => {
+                    let taken = policies::rooms(key, &entry.value);
+                    return self.policies(file, entry, "tools.byGroup", taken);
+                }
                 SetupRow::Foreign { key: name, why } if *name == key => {
                     self.report(file, entry.line, key, SetupOutcome::Left(why.clone()));
                     return Ok(());
@@ -359,6 +368,16 @@ impl SetupImport<'_> {
                     "id" => continue,
                     "model" if value.is_object() => value["primary"].clone(),
                     "model" | "workspace" => value.clone(),
+                    "tools" => {
+                        let taken = policies::agent(&format!("{key}.tools"), value);
+                        for (name, why) in taken.left {
+                            self.report(file, entry.line, &name, SetupOutcome::Left(why));
+                        }
+                        if taken.members.is_empty() {
+                            continue;
+                        }
+                        Value::Object(taken.members)
+                    }
                     _ => {
                         let why = "there is no such setting here".to_owned();
                         self.report(file, entry.line, &format!("{key}.{member}"), SetupOutcome::Left(why));
@@ -373,6 +392,23 @@ impl SetupImport<'_> {
             return Ok(());
         }
         self.put(file, entry, "agents.byId", &Value::Object(ours))
+    }
+
+    /// Policies of tools in our form, unless the user has set them; and what is not taken.
+    fn policies(
+        &mut self,
+        file: &Path,
+        entry: &Entry,
+        ours: &str,
+        taken: policies::TakenPolicies,
+    ) -> Result<(), Failure> {
+        for (name, why) in taken.left {
+            self.report(file, entry.line, &name, SetupOutcome::Left(why));
+        }
+        if taken.members.is_empty() {
+            return Ok(());
+        }
+        self.put(file, entry, ours, &Value::Object(taken.members))
     }
 
     /// Permission rules in our words, in place of nothing of the user's.
@@ -477,7 +513,7 @@ fn has_members(agent: &SetupAgent, key: &str) -> bool {
     let is_within = |name: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
     agent.rows.iter().any(|row| match row {
         SetupRow::Setting { theirs, .. } => is_within(theirs),
-        SetupRow::Agents(name) | SetupRow::Servers(name) => is_within(name),
+        SetupRow::Agents(name) | SetupRow::Servers(name) | SetupRow::Senders(name) => is_within(name),
         _ => false,
     })
 }

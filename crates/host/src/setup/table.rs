@@ -51,6 +51,10 @@ pub(super) enum SetupRow {
     Servers(&'static str),
     /// A list of agents.
     Agents(&'static str),
+    /// Policies of tools by sender.
+    Senders(&'static str),
+    /// Channels, whose rooms can have policies of tools.
+    Rooms(&'static str),
     Foreign {
         key: &'static str,
         why: String,
@@ -93,6 +97,8 @@ pub(super) fn agents() -> Vec<SetupAgent> {
             ["hooks", key] => agent.rows.push(SetupRow::Hooks(key)),
             ["rules", key] => agent.rows.push(SetupRow::Rules(key)),
             ["agents", key] => agent.rows.push(SetupRow::Agents(key)),
+            ["senders", key] => agent.rows.push(SetupRow::Senders(key)),
+            ["rooms", key] => agent.rows.push(SetupRow::Rooms(key)),
             ["servers", key] => agent.rows.push(SetupRow::Servers(key)),
             ["other", key, why] => agent.rows.push(SetupRow::Foreign { key, why: spaced(why) }),
             _ => {}

@@ -261,7 +261,9 @@ async fn grant_that_names_it_is_taken_back() {
     let here = home(root.path());
     let record = Record::of(&here, Path::new("/work"));
     for subject in ["echo the tamarind", "ls"] {
-        record.add(PermissionItem::Grant { tool: "bash".into(), subject: subject.into() }).unwrap();
+        record
+            .add(PermissionItem::Grant { tool: "bash".into(), subject: subject.into(), files: vec![] })
+            .unwrap();
     }
     let holders = Holders::of(&here, None);
     assert_eq!(found(&holders, "permissions", &needle("the tamarind")).await.len(), 1);

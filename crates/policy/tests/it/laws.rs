@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use quipu_policy::{
-    NameLists, PolicyInput, SubAgentPolicy, ToolName, ToolPolicy, ToolProfile, judge, sandbox_lists, steps,
+    ChatGroup, NameLists, PolicyInput, PolicyLevel, Sender, SubAgentPolicy, ToolName, ToolPolicy,
+    ToolProfile, judge, sandbox_lists, steps,
 };
 
 const NAMES: [&str; 8] = ["read", "bash", "write", "edit", "task", "schedule", "mcp__a__b", "memory_get"];
@@ -61,6 +62,26 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
+    fn groups_and_senders_only_narrow(mut global in policy(), mut agent in policy(), of in (policy(), lists(), lists())) {
+        let (group, in_group, everywhere) = of;
+        let base = PolicyInput { model: Some(("p", "m")), ..PolicyInput::default() };
+        let open = kept(&PolicyInput { global: Some(&global), agent: Some(&agent), ..base });
+        let room = ChatGroup { channel: "c".into(), room: "r".into() };
+        let sender = Sender { id: Some("7".into()), ..Sender::default() };
+        for policy in [&mut global, &mut agent] {
+            let by_sender = [("id:7".to_owned(), in_group.clone())].into();
+            policy.by_group.insert("c:*".into(), ToolPolicy { by_sender, ..group.clone() });
+            policy.by_sender.insert("*".into(), everywhere.clone());
+        }
+        let all = PolicyInput { global: Some(&global), agent: Some(&agent), ..base };
+        let grouped = PolicyInput { group: Some(&room), ..all };
+        let sent = PolicyInput { sender: Some(&sender), ..grouped };
+        prop_assert_eq!(kept(&all), open.clone(), "they count in a group, and for a sender, alone");
+        prop_assert!(kept(&grouped).is_subset(&open));
+        prop_assert!(kept(&sent).is_subset(&kept(&grouped)));
+    }
+
+    #[test]
     fn narrowing_is_monotone(global in policy(), agent in policy(), sandbox in lists(), sub in lists()) {
         // A profile of the agent is no step of its own: it takes the place of the global one.
         let agent = ToolPolicy { profile: None, also_allow: Vec::new(), ..agent };
@@ -68,7 +89,7 @@ proptest! {
         let first = PolicyInput { global: Some(&global), model, ..PolicyInput::default() };
         let second = PolicyInput { agent: Some(&agent), ..first };
         let sandbox = sandbox_lists(&sandbox);
-        let third = PolicyInput { sandbox: Some(&sandbox), ..second };
+        let third = PolicyInput { sandbox: &[(PolicyLevel::Global, &sandbox)], ..second };
         let sub = SubAgentPolicy { depth: 1, max_depth: 1, lists: sub };
         let fourth = PolicyInput { sub_agent: Some(&sub), ..third };
         let parent = steps(&fourth).to_inherited();

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use quipu_policy::{
-    NameLists, PolicyInput, PolicyReport, PolicyWarning, RemovalRule, Sender, SubAgentPolicy, ToolName,
-    ToolPolicy, ToolProfile, judge, sandbox_lists, steps,
+    ChatGroup, NameLists, PolicyInput, PolicyLevel, PolicyReport, PolicyWarning, RemovalRule, Sender,
+    SubAgentPolicy, ToolName, ToolPolicy, ToolProfile, judge, sandbox_lists, steps,
 };
 
 fn words(list: &[&str]) -> Vec<String> {
@@ -122,14 +122,16 @@ fn senders_count_by_id_before_name_before_everybody() {
     };
     let global = ToolPolicy {
         by_sender: BTreeMap::from([("username:ann".to_owned(), lists(&["schedule"]))]),
+        by_group: BTreeMap::from([("chat:Room".to_owned(), group)]),
         ..ToolPolicy::default()
     };
+    let room = ChatGroup { channel: "chat".into(), room: "room".into() };
     let found = |id: &str| {
         let sender = Sender { id: Some(id.into()), username: Some("@ann".into()), ..Sender::default() };
         let sender = Sender { name: (id == "8").then(|| "Ann".into()), ..sender };
         let input = PolicyInput {
             global: Some(&global),
-            group: Some(&group),
+            group: Some(&room),
             sender: Some(&sender),
             ..PolicyInput::default()
         };
@@ -139,14 +141,75 @@ fn senders_count_by_id_before_name_before_everybody() {
     assert_eq!(
         lines(&seven),
         [
-            "bash: denied by bash (the sender id:7 in the group)",
-            "background: denied by bash (the sender id:7 in the group)",
-            "todo: denied by todo (the group)",
-            "schedule: denied by schedule (the sender username:ann)",
+            "bash: denied by bash (tools.byGroup.chat:Room.bySender.id:7)",
+            "background: denied by bash (tools.byGroup.chat:Room.bySender.id:7)",
+            "todo: denied by todo (tools.byGroup.chat:Room)",
+            "schedule: denied by schedule (tools.bySender.username:ann)",
         ]
     );
     assert!(lines(&found("8"))[0].starts_with("read: denied by read"), "{:?}", lines(&found("8")));
     assert!(found("9").kept.is_empty(), "everybody else");
+}
+
+#[test]
+fn groups_count_by_room_before_channel_before_all() {
+    let of = |policy: &ToolPolicy, agent: &ToolPolicy, channel: &str, room: &str| {
+        let group = ChatGroup { channel: channel.into(), room: room.into() };
+        let (global, agent) = (Some(policy), Some(agent));
+        let input = PolicyInput { global, agent, group: Some(&group), ..PolicyInput::default() };
+        lines(&report(&input))
+    };
+    let groups = [("chat:1", deny(&["bash"])), ("chat:*", deny(&["write"])), ("*", deny(&["*"]))];
+    let by_group: BTreeMap<String, ToolPolicy> =
+        groups.into_iter().map(|(key, policy)| (key.to_owned(), policy)).collect();
+    let global = ToolPolicy { by_group, ..ToolPolicy::default() };
+    let none = ToolPolicy::default();
+    assert_eq!(of(&global, &none, "CHAT", "1")[0], "bash: denied by bash (tools.byGroup.chat:1)");
+    assert_eq!(of(&global, &none, "chat", "2"), ["write: denied by write (tools.byGroup.chat:*)"]);
+    assert_eq!(of(&global, &none, "mail", "1").len(), tools().len());
+    // What the agent says of the group holds too, and opens nothing.
+    let agent = ToolPolicy {
+        by_group: BTreeMap::from([("chat:2".to_owned(), allow(&["read", "write", "todo"]))]),
+        ..ToolPolicy::default()
+    };
+    let found = of(&global, &agent, "chat", "2");
+    assert_eq!(found.len(), tools().len() - 2, "{found:?}");
+    assert!(found.contains(&"write: denied by write (tools.byGroup.chat:*)".to_owned()), "{found:?}");
+    assert!(found.contains(&"bash: not in the allow list (the agent's tools.byGroup.chat:2)".to_owned()));
+    // A conversation in no group has no such steps.
+    let input = PolicyInput { global: Some(&global), ..PolicyInput::default() };
+    assert_eq!(report(&input).removed, []);
+}
+
+#[test]
+fn senders_of_an_agent_are_narrowed_beside_the_others() {
+    let by = |key: &str, deny: &[&str]| ToolPolicy {
+        by_sender: BTreeMap::from([(
+            key.to_owned(),
+            NameLists { deny: words(deny), ..NameLists::default() },
+        )]),
+        ..ToolPolicy::default()
+    };
+    let (global, agent) = (by("*", &["bash"]), by("id:7", &["write"]));
+    let seven = Sender { id: Some("7".into()), ..Sender::default() };
+    let input = PolicyInput {
+        global: Some(&global),
+        agent: Some(&agent),
+        sender: Some(&seven),
+        ..PolicyInput::default()
+    };
+    assert_eq!(
+        lines(&report(&input)),
+        [
+            "bash: denied by bash (tools.bySender.*)",
+            "background: denied by bash (tools.bySender.*)",
+            "write: denied by write (the agent's tools.bySender.id:7)",
+        ]
+    );
+    let nobody = Sender::default();
+    let kept = report(&PolicyInput { sender: Some(&nobody), ..input }).kept;
+    assert!(kept.contains(&"write".to_owned()) && !kept.contains(&"bash".to_owned()));
+    assert_eq!(report(&PolicyInput { sender: None, ..input }).removed, []);
 }
 
 #[test]
@@ -169,7 +232,7 @@ fn sub_agents_lose_what_acts_for_a_person() {
 fn sandbox_has_its_own_tools_unless_told_otherwise() {
     let kept = |written: NameLists| {
         let lists = sandbox_lists(&written);
-        report(&PolicyInput { sandbox: Some(&lists), ..PolicyInput::default() }).kept
+        report(&PolicyInput { sandbox: &[(PolicyLevel::Global, &lists)], ..PolicyInput::default() }).kept
     };
     assert_eq!(kept(NameLists::default()), ["read", "bash", "background", "edit", "write", "task"]);
     let opened = NameLists { also_allow: words(&["schedule"]), ..NameLists::default() };

@@ -270,6 +270,7 @@ impl Replies {
                 session: view.session.clone(),
                 base: view.head,
                 route: route.clone(),
+                authority: turn.group.authority.clone(),
                 message: turn.message_ids.last().cloned(),
                 answers: 0,
                 continued: 0,

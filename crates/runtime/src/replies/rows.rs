@@ -6,7 +6,7 @@ use quipu_outbound::Delivery;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::SessionKey;
-use crate::queue::Route;
+use crate::queue::{Authority, MessageGroup, Route};
 
 /// A run whose answers are owed to a chat: from before its prompt is part of the session until its last answer is stored as a reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,12 +20,23 @@ pub(crate) struct OwedReply {
     pub(crate) base: Option<NodeId>,
     /// Where the answers go.
     pub(crate) route: Route,
+    /// With which rights it runs; nobody's in rows of earlier versions.
+    #[serde(default)]
+    pub(crate) authority: Authority,
     /// The message that is answered, as the chat names it.
     pub(crate) message: Option<String>,
     /// Answers that are stored as replies.
     pub(crate) answers: u32,
     /// How often it was continued by another process.
     pub(crate) continued: u32,
+}
+
+impl OwedReply {
+    /// Whose messages are answered.
+    pub(crate) fn group(&self) -> MessageGroup {
+        let (route, authority) = (self.route.clone(), self.authority.clone());
+        MessageGroup { route, authority, ..MessageGroup::default() }
+    }
 }
 
 /// A reply that is not delivered.

@@ -336,3 +336,65 @@ async fn heartbeat_waits_for_its_agent_and_runs_in_a_session_beside() {
         "{of_heartbeat}"
     );
 }
+
+/// Adds to the settings of the world.
+fn set(world: &World, name: &str, value: serde_json::Value) {
+    let path = world.dir.path().canonicalize().unwrap().join("home/settings.json");
+    let mut settings: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    settings[name] = value;
+    std::fs::write(path, settings.to_string()).unwrap();
+}
+
+/// Names of the tools that the model was offered in a request.
+fn offered(world: &World, at: usize) -> Vec<String> {
+    let body = world.server.requests()[at].json();
+    let tools = body["tools"].as_array().cloned().unwrap_or_default();
+    tools.iter().map(|tool| tool["name"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn tools_follow_the_sender_and_the_group() {
+    let call = Answer::new().tool_call("c", "bash", r#"{"command":"touch ran"}"#).reply();
+    let world = World::new([says("one"), call, says("two"), says("three"), says("four"), says("five")]);
+    let owner = serde_json::json!({ "id:anna": {}, "*": { "allow": ["read", "ls"] } });
+    set(
+        &world,
+        "tools",
+        serde_json::json!({
+            "deny": ["edit"],
+            "byGroup": { "irc:room": { "deny": ["write"], "bySender": owner } },
+        }),
+    );
+    set(&world, "agents", serde_json::json!({ "byId": { "ops": { "tools": { "allow": ["read"] } } } }));
+    world
+        .serve(None, 0, |conversations, _| async move {
+            let from = |key: &str, sender: Option<&str>| {
+                let mut message = request(key, "go", BusyMode::Steer);
+                message.message.authority =
+                    Authority { sender: sender.map(str::to_owned), ..Authority::default() };
+                message
+            };
+            let room = "agent:main:irc:group:room";
+            for message in [
+                from(room, Some("anna")),
+                from(room, Some("bob")),
+                from(room, None),
+                from("agent:main:irc:group:other", Some("bob")),
+                from("agent:ops:main", Some("anna")),
+            ] {
+                conversations.run(message).await.unwrap();
+            }
+        })
+        .await;
+    let of = |at: usize| offered(&world, at);
+    let (anna, bob, nobody, other) = (of(0), of(1), of(3), of(4));
+    let has = |tools: &[String], name: &str| tools.iter().any(|tool| tool == name);
+    assert!(has(&anna, "bash") && !has(&anna, "write") && !has(&anna, "edit"), "{anna:?}");
+    assert_eq!((bob, nobody), (vec!["read".to_owned()], vec!["read".to_owned()]), "in the same session");
+    assert!(has(&other, "write") && !has(&other, "edit"), "another group: {other:?}");
+    assert_eq!(of(5), ["read"], "the agent");
+    // What is not offered does not run.
+    let told = world.server.requests()[2].json().to_string();
+    assert!(told.contains("not in the allow list (tools.byGroup.irc:room.bySender.*)"), "{told}");
+    assert!(!world.here().join("ran").exists());
+}

@@ -1,0 +1,260 @@
+//! What a lasting yes to a command is bound to, beside its text: the bytes of the files that it runs by their paths.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use quipu_rules::{ScriptWord, run_files};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::policy::Grant;
+
+/// Directories in which paths of one command are looked for.
+const DIRECTORIES: usize = 8;
+/// Files of one command at most that are looked at; a command with more is bound to no bytes that could be equal again.
+const FILES: usize = 64;
+/// Bytes of a file that are read at most. Of a larger one its size and times count.
+const READ: u64 = 256 << 20;
+/// Bytes that are read at a time.
+const BLOCK: usize = 64 << 10;
+
+/// A file that a command runs, as it was when that was allowed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BoundFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// The SHA-256 of its bytes, in hexadecimal digits; of one that could not be read, why that is. `None` where nothing was there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+}
+
+/// A lasting yes, with the files that it is bound to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BoundGrant {
+    /// What was allowed.
+    pub grant: Grant,
+    /// The files as they were; none where it names no program by a path.
+    pub files: Vec<BoundFile>,
+}
+
+impl From<Grant> for BoundGrant {
+    fn from(grant: Grant) -> Self {
+        Self { grant, files: Vec::new() }
+    }
+}
+
+/// What tells a file from another one without reading it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FileStamp(Option<[i64; 7]>);
+
+/// The files that a command runs by their paths, in the order in which it names them.
+pub(crate) fn command_files(command: &str, cwd: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let found = run_files(command);
+    let absolute = |below: &Path, text: &str| match (text.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        // One that is absolute stands for itself.
+        _ => below.join(text),
+    };
+    let mut directories = vec![cwd.to_path_buf()];
+    for directory in &found.directories {
+        let within: Vec<PathBuf> = directories.iter().map(|known| absolute(known, directory)).collect();
+        directories.extend(within.into_iter().filter(|path| path.is_dir()));
+        directories.truncate(DIRECTORIES);
+    }
+    let mut files: Vec<PathBuf> = Vec::new();
+    let mut add = |path: PathBuf| {
+        if files.len() < FILES && !files.contains(&path) {
+            files.push(path);
+        }
+    };
+    for program in &found.programs {
+        let there: Vec<PathBuf> = places(&directories, program, &absolute);
+        // One that is made before it runs counts as well: there is nothing now.
+        if there.is_empty() {
+            add(absolute(cwd, program));
+        }
+        there.into_iter().for_each(&mut add);
+    }
+    for words in &found.scripts {
+        for ScriptWord { text, follows_option } in words {
+            let there = places(&directories, text, &absolute);
+            let is_script = !there.is_empty() && !follows_option;
+            there.into_iter().for_each(&mut add);
+            if is_script {
+                break;
+            }
+        }
+    }
+    files
+}
+
+/// Where a path is a file.
+fn places(directories: &[PathBuf], text: &str, absolute: &dyn Fn(&Path, &str) -> PathBuf) -> Vec<PathBuf> {
+    let mut places: Vec<PathBuf> = Vec::new();
+    for directory in directories {
+        let path = absolute(directory, text);
+        if !places.contains(&path) && path.is_file() {
+            places.push(path);
+        }
+    }
+    places
+}
+
+/// The same files with their bytes.
+pub(crate) fn bound(files: Vec<PathBuf>) -> Vec<BoundFile> {
+    files.into_iter().map(|path| BoundFile { content: content_of(&path), path }).collect()
+}
+
+fn content_of(path: &Path) -> Option<String> {
+    let unread = |why: &dyn std::fmt::Display| Some(format!("not read: {why}"));
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+        Err(error) => return unread(&error.kind()),
+    };
+    if !metadata.is_file() {
+        return unread(&"it is no regular file");
+    }
+    if metadata.len() > READ {
+        return unread(&format!("{:?}", stamp(path).0));
+    }
+    let hash = || -> std::io::Result<String> {
+        let (mut file, mut hash, mut block) = (File::open(path)?.take(READ), Sha256::new(), vec![0; BLOCK]);
+        loop {
+            let read = file.read(&mut block)?;
+            let Some(bytes) = block.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
+            hash.update(bytes);
+        }
+        Ok(quipu_protocol::hex(&hash.finalize()))
+    };
+    hash().map_or_else(|error| unread(&error.kind()), Some)
+}
+
+/// What tells a file from what comes to be in its place.
+pub(crate) fn stamp(path: &Path) -> FileStamp {
+    FileStamp(std::fs::metadata(path).ok().map(|found| {
+        let number = |number: u64| i64::from_ne_bytes(number.to_ne_bytes());
+        [
+            number(found.dev()),
+            number(found.ino()),
+            number(found.len()),
+            found.mtime(),
+            found.mtime_nsec(),
+            found.ctime(),
+            found.ctime_nsec(),
+        ]
+    }))
+}
+
+/// Why a yes that was bound to `then` does not count for `now`; `None` where it does.
+pub(crate) fn difference(then: &[BoundFile], now: &[BoundFile]) -> Option<String> {
+    let was = |path: &Path| then.iter().find(|file| file.path == path);
+    for file in now {
+        let shown = file.path.display();
+        match was(&file.path) {
+            Some(then) if then == file => {}
+            Some(BoundFile { content: None, .. }) => {
+                return Some(format!("You allowed it when {shown} was not there."));
+            }
+            Some(_) if file.content.is_none() => {
+                return Some(format!("You allowed it, and {shown} is gone."));
+            }
+            Some(_) => return Some(format!("You allowed it, and {shown} has changed since.")),
+            None => {
+                return Some(format!("You allowed it, but not with the bytes that {shown} has now."));
+            }
+        }
+    }
+    // What it would not run now changes nothing.
+    None
+}
+
+/// The programs of calls as they were when these were decided on, by the calls' identities.
+#[derive(Debug, Default)]
+pub(crate) struct ShownPrograms(Mutex<HashMap<String, Vec<(PathBuf, FileStamp)>>>);
+
+impl ShownPrograms {
+    /// Looks at the programs of a command.
+    pub(crate) fn show(&self, call: String, command: &str, cwd: &Path) {
+        let files = command_files(command, cwd, std::env::home_dir().as_deref());
+        let stamped = files.into_iter().map(|path| (stamp(&path), path)).map(|(stamp, path)| (path, stamp));
+        self.lock().insert(call, stamped.collect());
+    }
+
+    /// A program of the call that is another one by now.
+    pub(crate) fn changed(&self, call: &str) -> Option<PathBuf> {
+        let shown = self.lock();
+        let mut files = shown.get(call)?.iter();
+        files.find(|(path, then)| stamp(path) != *then).map(|(path, _)| path.clone())
+    }
+
+    /// Another batch of calls begins.
+    pub(crate) fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<(PathBuf, FileStamp)>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(command: &str, cwd: &Path) -> Vec<String> {
+        let found = command_files(command, cwd, Some(&cwd.join("home")));
+        found.iter().map(|path| path.strip_prefix(cwd).unwrap_or(path).display().to_string()).collect()
+    }
+
+    #[test]
+    fn files_are_those_that_the_command_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let cwd = dir.path();
+        for path in ["run.sh", "sub/run.sh", "tool.py", "data.csv", "home/bin/own", "notes.md"] {
+            std::fs::create_dir_all(cwd.join(path).parent().unwrap()).unwrap();
+            std::fs::write(cwd.join(path), path).unwrap();
+        }
+        assert_eq!(files("./run.sh notes.md", cwd), ["./run.sh"]);
+        assert_eq!(files("cat notes.md", cwd), Vec::<String>::new());
+        assert_eq!(files("python3 tool.py data.csv", cwd), ["tool.py"]);
+        assert_eq!(files("python3 -c 'x' data.csv; sh run.sh", cwd), ["data.csv", "run.sh"]);
+        assert_eq!(files("~/bin/own", cwd), ["home/bin/own"]);
+        // Either of them may be meant.
+        assert_eq!(files("cd sub && ./run.sh", cwd), ["./run.sh", "sub/./run.sh"]);
+        assert_eq!(files("make && ./made", cwd), ["./made"]);
+        assert_eq!(files("/bin/sh -c ./run.sh", cwd), ["/bin/sh", "./run.sh"]);
+    }
+
+    #[test]
+    fn difference_names_the_file_that_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.sh");
+        let now = || bound(vec![path.clone()]);
+        let missing = now();
+        std::fs::write(&path, "one").unwrap();
+        let (one, before) = (now(), stamp(&path));
+        assert_eq!(difference(&one, &now()), None);
+        assert_eq!(stamp(&path), before);
+        assert!(difference(&missing, &one).unwrap().contains("was not there"));
+        assert!(difference(&[], &one).unwrap().contains("not with the bytes"));
+        // Other bytes of the same length.
+        std::fs::write(&path, "two").unwrap();
+        assert!(difference(&one, &now()).unwrap().ends_with("run.sh has changed since."));
+        std::fs::remove_file(&path).unwrap();
+        assert!(difference(&one, &now()).unwrap().contains("is gone"));
+        assert_eq!(difference(&one, &[]), None);
+        // A link to other bytes is another program.
+        std::fs::write(dir.path().join("other"), "other").unwrap();
+        std::os::unix::fs::symlink("other", &path).unwrap();
+        assert!(difference(&one, &now()).is_some());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(now()[0].content.as_ref().unwrap().contains("no regular file"));
+    }
+}

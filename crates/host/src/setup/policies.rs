@@ -1,0 +1,206 @@
+//! Policies of tools in the form of another gateway, and in ours.
+
+use serde_json::{Map, Value, json};
+
+/// The members of a policy that say the same here.
+const LISTS: [&str; 3] = ["allow", "alsoAllow", "deny"];
+/// Where a channel keeps its rooms.
+const ROOMS: [&str; 2] = ["groups", "channels"];
+
+/// What of a policy is taken over.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct TakenPolicies {
+    /// In our form.
+    pub(super) members: Map<String, Value>,
+    /// What is not, by its name, and why.
+    pub(super) left: Vec<(String, String)>,
+}
+
+impl TakenPolicies {
+    fn leave(&mut self, key: String, why: &str) {
+        self.left.push((key, why.to_owned()));
+    }
+}
+
+const UNKNOWN: &str = "there is no such setting here";
+
+/// `tools` of an agent.
+pub(super) fn agent(key: &str, theirs: &Value) -> TakenPolicies {
+    let mut taken = TakenPolicies::default();
+    for (member, value) in theirs.as_object().into_iter().flatten() {
+        let at = format!("{key}.{member}");
+        match member.as_str() {
+            "profile" | "byProvider" => drop(taken.members.insert(member.clone(), value.clone())),
+            list if LISTS.contains(&list) => drop(taken.members.insert(member.clone(), value.clone())),
+            "toolsBySender" => {
+                let of = senders(&at, value);
+                taken.left.extend(of.left);
+                if !of.members.is_empty() {
+                    taken.members.insert("bySender".to_owned(), Value::Object(of.members));
+                }
+            }
+            "sandbox" => {
+                let mut lists = Map::new();
+                for (member, value) in value.get("tools").and_then(Value::as_object).into_iter().flatten() {
+                    match member.as_str() {
+                        "allow" | "deny" => drop(lists.insert(member.clone(), value.clone())),
+                        _ => taken.leave(format!("{at}.tools.{member}"), UNKNOWN),
+                    }
+                }
+                for member in value.as_object().into_iter().flatten().map(|(member, _)| member) {
+                    if member != "tools" {
+                        taken.leave(format!("{at}.{member}"), UNKNOWN);
+                    }
+                }
+                if !lists.is_empty() {
+                    taken.members.insert("sandbox".to_owned(), Value::Object(lists));
+                }
+            }
+            _ => taken.leave(at, UNKNOWN),
+        }
+    }
+    if !theirs.is_object() {
+        taken.leave(key.to_owned(), "it is not an object");
+    }
+    taken
+}
+
+/// Lists by sender. A key without a kind is an id; names are not taken, as anybody can have them.
+pub(super) fn senders(key: &str, theirs: &Value) -> TakenPolicies {
+    let mut taken = TakenPolicies::default();
+    for (sender, value) in theirs.as_object().into_iter().flatten() {
+        let at = format!("{key}.{sender}");
+        let ours = match sender.split_once(':') {
+            _ if sender == "*" => sender.clone(),
+            Some(("name", _)) => {
+                taken.leave(at, "people choose their names themselves; use `id:`, `e164:` or `username:`");
+                continue;
+            }
+            Some(("id" | "e164" | "username", _)) => sender.clone(),
+            _ => format!("id:{}", sender.trim_start_matches('@')),
+        };
+        taken.members.insert(ours, lists(&at, value, &mut taken.left));
+    }
+    if !theirs.is_object() {
+        taken.leave(key.to_owned(), "it is not an object");
+    }
+    taken
+}
+
+/// The lists of a policy.
+fn lists(key: &str, theirs: &Value, left: &mut Vec<(String, String)>) -> Value {
+    let mut kept = Map::new();
+    let Some(members) = theirs.as_object() else {
+        left.push((key.to_owned(), "it is not an object; it gets no tools here".to_owned()));
+        return json!({ "deny": ["*"] });
+    };
+    for (member, value) in members {
+        match LISTS.contains(&&**member) {
+            true => drop(kept.insert(member.clone(), value.clone())),
+            false => left.push((format!("{key}.{member}"), UNKNOWN.to_owned())),
+        }
+    }
+    Value::Object(kept)
+}
+
+/// Policies of the rooms of channels, by `channel:room`.
+pub(super) fn rooms(key: &str, channels: &Value) -> TakenPolicies {
+    let mut taken = TakenPolicies::default();
+    for (channel, settings) in channels.as_object().into_iter().flatten() {
+        for place in ROOMS {
+            let rooms = settings.get(place).and_then(Value::as_object).into_iter().flatten();
+            for (room, settings) in rooms {
+                let at = format!("{key}.{channel}.{place}.{room}");
+                room_policy(&at, (channel, room), settings, &mut taken);
+            }
+        }
+        let guilds = settings.get("guilds").and_then(Value::as_object).into_iter().flatten();
+        for (guild, settings) in guilds {
+            let at = format!("{key}.{channel}.guilds.{guild}");
+            for member in ["tools", "toolsBySender"] {
+                if settings.get(member).is_some() {
+                    taken.leave(format!("{at}.{member}"), "policies are by channel here, not by server");
+                }
+            }
+            let rooms = settings.get("channels").and_then(Value::as_object).into_iter().flatten();
+            for (room, settings) in rooms {
+                room_policy(&format!("{at}.channels.{room}"), (channel, room), settings, &mut taken);
+            }
+        }
+        taken.leave(format!("{key}.{channel}"), "there are no chat channels yet");
+    }
+    taken
+}
+
+fn room_policy(key: &str, (channel, room): (&str, &str), settings: &Value, taken: &mut TakenPolicies) {
+    let mut policy = match settings.get("tools") {
+        Some(tools) => lists(&format!("{key}.tools"), tools, &mut taken.left),
+        None => json!({}),
+    };
+    if let Some(theirs) = settings.get("toolsBySender") {
+        let of = senders(&format!("{key}.toolsBySender"), theirs);
+        taken.left.extend(of.left);
+        if !of.members.is_empty() {
+            policy["bySender"] = Value::Object(of.members);
+        }
+    }
+    if policy.as_object().is_some_and(|policy| !policy.is_empty()) {
+        taken.members.insert(format!("{channel}:{room}"), policy);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rooms_and_senders_become_ours_with_what_is_left_named() {
+        let channels = json!({
+            "telegram": { "botToken": "t", "groups": {
+                "-100": { "requireMention": true, "tools": { "deny": ["exec"] }, "toolsBySender": {
+                    "7": { "alsoAllow": ["exec"] }, "name:Ann": { "deny": ["*"] },
+                } },
+                "*": { "tools": { "allow": ["read"], "profile": "coding" } },
+                "quiet": {},
+            } },
+            "discord": { "guilds": { "1": { "tools": {}, "channels": { "2": { "tools": { "deny": ["*"] } } } } } },
+        });
+        let TakenPolicies { members, left } = rooms("channels", &channels);
+        let expect = json!({
+            "discord:2": { "deny": ["*"] },
+            "telegram:*": { "allow": ["read"] },
+            "telegram:-100": { "deny": ["exec"], "bySender": { "id:7": { "alsoAllow": ["exec"] } } },
+        });
+        assert_eq!(Value::Object(members), expect);
+        let mut left: Vec<String> = left.into_iter().map(|(key, _)| key).collect();
+        left.sort();
+        assert_eq!(
+            left,
+            [
+                "channels.discord",
+                "channels.discord.guilds.1.tools",
+                "channels.telegram",
+                "channels.telegram.groups.*.tools.profile",
+                "channels.telegram.groups.-100.toolsBySender.name:Ann",
+            ]
+        );
+    }
+
+    #[test]
+    fn policy_of_an_agent_keeps_what_has_a_counterpart() {
+        let theirs = json!({
+            "profile": "coding", "deny": ["gateway"], "elevated": { "enabled": true },
+            "toolsBySender": { "id:7": { "deny": ["exec"] } },
+            "sandbox": { "tools": { "deny": ["browser"], "alsoAllow": ["cron"] } },
+        });
+        let TakenPolicies { members, left } = agent("a.tools", &theirs);
+        let expect = json!({
+            "profile": "coding", "deny": ["gateway"],
+            "bySender": { "id:7": { "deny": ["exec"] } }, "sandbox": { "deny": ["browser"] },
+        });
+        assert_eq!(Value::Object(members), expect);
+        let left: Vec<String> = left.into_iter().map(|(key, _)| key).collect();
+        assert_eq!(left, ["a.tools.elevated", "a.tools.sandbox.tools.alsoAllow"]);
+        assert_eq!(agent("a.tools", &json!(7)).left.len(), 1);
+    }
+}
