@@ -10,6 +10,7 @@ mod documents;
 pub mod events;
 pub mod frames;
 mod gate;
+mod gateway;
 mod listener;
 mod neighbour;
 mod peers;
@@ -22,6 +23,7 @@ mod tls;
 
 pub use documents::{CodeBlock, CodeSpan, Document, documents, repository};
 pub use gate::Gate;
+pub use gateway::{AGENT_FORM, GatewayDatabase, STATE_FORM};
 pub use neighbour::{Act, Neighbour, context_of, endless_database, path_of};
 pub use peers::{needs_peers, peer_files, peer_modules, peer_python, skip_without};
 pub use proxy::FakeProxy;
