@@ -762,14 +762,24 @@ pub(crate) enum ExportFormat {
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// The format to write.
-    #[arg(long, value_enum)]
-    pub(crate) format: ExportFormat,
+    #[arg(long, value_enum, required_unless_present = "state")]
+    pub(crate) format: Option<ExportFormat>,
     /// The session: its id, the start of its id, or its name.
-    #[arg(value_name = "SESSION")]
-    pub(crate) id: String,
-    /// Write to this new file instead of stdout.
+    #[arg(value_name = "SESSION", required_unless_present = "state")]
+    pub(crate) id: Option<String>,
+    /// Write to this new file instead of stdout; with --state to this new directory.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Write a state directory of this agent, `openclaw`, instead of one session: agents, conversations with their sessions,
+    /// approvals of commands and jobs.
+    #[arg(long, value_name = "AGENT", conflicts_with_all = ["format", "id"], requires = "output")]
+    pub(crate) state: Option<String>,
+    /// With --state: write credentials too, which anyone can use who can read the directory.
+    #[arg(long, requires = "state")]
+    pub(crate) credentials: bool,
+    /// With --state: print what is written as JSON, one object per line.
+    #[arg(long, requires = "state")]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) store: StoreArg,
 }

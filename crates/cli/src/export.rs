@@ -12,19 +12,25 @@ use crate::home::{home, no_sessions};
 use crate::print::note;
 
 pub(crate) async fn run(args: &ExportArgs) -> Result<(), Failure> {
+    if let Some(agent) = &args.state {
+        return crate::export_state::run(args, agent).await;
+    }
+    let (Some(shape), Some(id)) = (args.format, &args.id) else {
+        return Err(Failure::usage("name a session, and a format with --format"));
+    };
     let home = home(&args.store)?;
     let Some(store) = home.store_to_read()? else {
         return Err(no_sessions(&home));
     };
-    let row = export::find(&*store, &args.id).await?.ok_or_else(|| {
-        Failure::usage(format!("`{}` belongs to no session (`quipu sessions --all`)", args.id))
-    })?;
-    let format = args.format.into();
+    let row = export::find(&*store, id)
+        .await?
+        .ok_or_else(|| Failure::usage(format!("`{id}` belongs to no session (`quipu sessions --all`)")))?;
+    let format = shape.into();
     match &args.output {
         None => {
             let mut out = BufWriter::new(crate::console::stdout());
             match export::write(&*store, &row, format, &mut out).await {
-                Ok(exported) => tell_of_more(args.format, &exported),
+                Ok(exported) => tell_of_more(shape, &exported),
                 Err(ExportError::Write(error)) => return Err(error.into()),
                 Err(ExportError::Read(failure)) => return Err(failure.into()),
             }
@@ -33,7 +39,7 @@ pub(crate) async fn run(args: &ExportArgs) -> Result<(), Failure> {
             let done = export::write_file(&*store, &row, format, path).await;
             let ExportedFile { exported, bytes } = done.map_err(|error| not_written(path, error))?;
             home.wrote(path, WrittenKind::Export, std::slice::from_ref(&row.id));
-            tell_of_more(args.format, &exported);
+            tell_of_more(shape, &exported);
             note(format!("{} entries, {bytes} bytes in {}", exported.entries, path.display()));
         }
     }

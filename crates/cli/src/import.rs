@@ -24,6 +24,9 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     if args.settings {
         return crate::import_settings::run(&home, args);
     }
+    if args.state {
+        return Box::pin(crate::import_state::run(&home, args)).await;
+    }
     let source = ImportSource::named(args.agent.as_deref(), args.path.as_deref()).map_err(in_words)?;
     let request = ImportRequest { source: source.clone(), follows: args.watch, dry_run: args.dry_run };
     let plan = ImportPlan::make(request)
@@ -37,7 +40,7 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
         ImportSource::All | ImportSource::Agent(..) | ImportSource::Exports(_) => {}
     }
     let mut importer = Importer::open(&home, plan).await?;
-    let teller = Teller { args, meters: Meters::default() };
+    let teller = Teller::new(args);
     let mut signals = Signals::new()?;
     tokio::select! {
         biased;
@@ -48,19 +51,7 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
         imported = importer.run(&teller) => imported?,
     }
     let sum = importer.sum();
-    if sum.files > 1 {
-        let would = if args.dry_run { "would be " } else { "" };
-        note(format!(
-            "{} files: {} entries {would}added, {} already known, {} changed, {} repaired, {} lost{}",
-            sum.files,
-            sum.added,
-            sum.present,
-            sum.changed,
-            sum.repaired,
-            sum.lost.saturating_sub(sum.pending),
-            held_back(sum.pending)
-        ));
-    }
+    tell_sum(&sum, args);
     if !args.dry_run && crate::console::shows_people() {
         // Or the first search would have to; what is not watched is left to that and to quiet moments.
         let progress = Progress::new();
@@ -85,8 +76,25 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     end(&sum)
 }
 
+/// Says what several files came to.
+pub(crate) fn tell_sum(sum: &ImportSum, args: &ImportArgs) {
+    if sum.files > 1 {
+        let would = if args.dry_run { "would be " } else { "" };
+        note(format!(
+            "{} files: {} entries {would}added, {} already known, {} changed, {} repaired, {} lost{}",
+            sum.files,
+            sum.added,
+            sum.present,
+            sum.changed,
+            sum.repaired,
+            sum.lost.saturating_sub(sum.pending),
+            held_back(sum.pending)
+        ));
+    }
+}
+
 /// Whether all could be taken.
-fn end(sum: &ImportSum) -> Result<(), Failure> {
+pub(crate) fn end(sum: &ImportSum) -> Result<(), Failure> {
     let count = |count: usize, one: &str, many: &str| match count {
         0 => None,
         1 => Some(format!("1 {one}")),
@@ -139,9 +147,15 @@ fn in_json(path: Option<&Path>, failure: &Failure, args: &ImportArgs) {
 }
 
 /// Tells of each file: programs in lines of JSON, people in words.
-struct Teller<'a> {
+pub(crate) struct Teller<'a> {
     args: &'a ImportArgs,
     meters: Meters,
+}
+
+impl<'a> Teller<'a> {
+    pub(crate) fn new(args: &'a ImportArgs) -> Self {
+        Self { args, meters: Meters::default() }
+    }
 }
 
 impl ImportObserver for Teller<'_> {

@@ -7,7 +7,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu_archive::{AGENTS, Agent, AgentFiles, ArchiveError, ImportCache, ImportOptions, Progress, Report};
+use quipu_archive::{AGENTS, Agent, AgentFiles, ArchiveError, ImportCache, ImportOptions};
+pub use quipu_archive::{Progress, Report};
 use quipu_seal::Sealer;
 use quipu_store::{Graph, SqliteStore};
 
@@ -141,6 +142,13 @@ impl ImportPlan {
             ImportSource::Exports(path) => exports(path)?,
         };
         Ok(Self { request, work })
+    }
+
+    /// These files of an agent, wherever they are.
+    pub(crate) fn of_files(agent: &'static Agent, files: Vec<PathBuf>, dry_run: bool) -> Self {
+        let source = ImportSource::Agent(agent, None);
+        let request = ImportRequest { source, follows: false, dry_run };
+        Self { request, work: vec![(agent, AgentFiles { files, unreadable: Vec::new() })] }
     }
 
     /// Whether there are no files.

@@ -86,6 +86,7 @@ mod sources;
 mod state_file;
 mod sub_agents;
 mod suggestions;
+pub mod takeover;
 mod text;
 mod tool_filter;
 mod tree;

@@ -65,10 +65,11 @@ pub use catalogue_file::{
     CATALOGUE_FILE, CatalogueError, CatalogueSource, MAX_CATALOGUE_BYTES, NewCatalogue, fetch_catalogue,
 };
 pub use credentials::{
-    AgentAccount, AgentLogin, AuthFile, AuthFileError, CallOutcome, Credential, CredentialError,
-    CredentialRequest, CredentialSource, Credentials, Expiry, HeaderText, InvalidCredential, KeyPause,
-    KeyStatus, Keychain, KeychainError, MAX_CREDENTIALS_PER_CALL, RefusedCredential, Scheme, Secret, Sign,
-    SignRequest, SourceFailure, StoredKeys, StoredLogin, forget_key_use,
+    AdoptMode, AdoptOutcome, AdoptedCredential, AdoptedPause, AdoptedUse, AgentAccount, AgentLogin, AuthFile,
+    AuthFileError, CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource,
+    Credentials, Expiry, HeaderText, InvalidCredential, KeyPause, KeyStatus, Keychain, KeychainError,
+    MAX_CREDENTIALS_PER_CALL, PauseReason, RefusedCredential, Scheme, Secret, Sign, SignRequest,
+    SourceFailure, StoredKeys, StoredLogin, adopt_key_use, forget_key_use,
 };
 pub use decode::AnswerDecoder;
 pub use embed::{

@@ -85,6 +85,31 @@ pub(crate) fn resolve(value: &str, vars: &Vars, shell: &Shell) -> Result<String,
         .collect()
 }
 
+/// A value that stands for itself, or for one variable.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum PlainValue {
+    /// This text.
+    Literal(String),
+    /// The variable of this name.
+    Variable(String),
+}
+
+/// What `value` stands for; `None` for a command, and for what is made of several parts.
+pub(crate) fn plain(value: &str) -> Option<PlainValue> {
+    if value.starts_with('!') {
+        return None;
+    }
+    let parts = parts(value);
+    if let [Part::Variable(name)] = &parts[..] {
+        return Some(PlainValue::Variable((*name).to_owned()));
+    }
+    let literal = parts.into_iter().map(|part| match part {
+        Part::Literal(text) => Some(text),
+        Part::Variable(_) => None,
+    });
+    literal.collect::<Option<String>>().map(PlainValue::Literal)
+}
+
 fn parts(value: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut rest = value;

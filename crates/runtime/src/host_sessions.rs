@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
 use quipu::protocol::{Json, Notice, SessionId};
-use quipu::store::{Commit, Durability, Graph, InboxItem, Op, RefName, StoreError, conversation_inbox};
+use quipu::store::{
+    Commit, Durability, Graph, InboxItem, Op, OpenWork, RefName, SessionQuery, StoreError, conversation_inbox,
+};
 use quipu::{LiveChanges, OpenedSession, Session, Tool};
 use quipu_host::{
     ChatGroup, Failure, Home, OpenRequest, Question, Sender, SessionTarget, SettingsToolFilter, agent_request,
@@ -338,7 +340,7 @@ impl Inner {
 
     async fn stored(&self, key: &SessionKey) -> Result<Option<SessionId>, StoreError> {
         let work = self.store.pending(&conversation_inbox(&key.to_string())).await?;
-        Ok(work.inbox.first().and_then(|row| row.input.read::<String>().ok()).map(SessionId::from))
+        Ok(named_session(&work))
     }
 
     /// Opens the session of a conversation.
@@ -348,7 +350,7 @@ impl Inner {
             let stored = self.stored(key).await?;
             // One that was never spoken in is not in the store, nor is one that was removed.
             let known = match &stored {
-                Some(id) => self.store.head(&RefName::session(id)).await?.map(|_| id.clone()),
+                Some(id) => self.known(id).await?,
                 None => None,
             };
             let (opened, filter) = self.open_session(key, known.clone(), sender.clone()).await?;
@@ -376,6 +378,16 @@ impl Inner {
             }
         }
         Err(Failure::failed(format!("another process changes the session of the conversation `{key}`")))
+    }
+
+    /// The session, where it can be gone on with. One that was imported has no ref of ours: it goes on in a new one below it.
+    async fn known(&self, id: &SessionId) -> Result<Option<SessionId>, StoreError> {
+        if self.store.head(&RefName::session(id)).await?.is_some() {
+            return Ok(Some(id.clone()));
+        }
+        let query = SessionQuery { id: Some(id.clone()), ..SessionQuery::default() };
+        let rows = self.store.sessions(query).await?;
+        Ok(rows.into_iter().find(|row| row.head.is_some()).map(|row| row.id))
     }
 
     async fn open_session(
@@ -411,13 +423,8 @@ impl Inner {
 
     /// Says which session the conversation has; false where another process says otherwise.
     async fn keep(&self, key: &SessionKey, replaces: bool, id: &SessionId) -> Result<bool, StoreError> {
-        let session = conversation_inbox(&key.to_string());
-        let take = Op::InboxTake { session: session.clone(), item: ROW.into() };
-        let input = Json::of(id.as_str()).unwrap_or_default();
-        let item = InboxItem { id: ROW.into(), queue: key.to_string(), input };
-        let listed = self.listed(key).await?;
-        let put = Op::InboxPut { session, item };
-        let ops = replaces.then_some(take).into_iter().chain([put]).chain(listed).collect();
+        let mut ops = row_ops(key, replaces, id);
+        ops.extend(self.listed(key).await?);
         let commit = Commit { ops, durability: Durability::Power, ..Commit::default() };
         match self.store.commit(commit).await {
             Ok(()) => Ok(self.stored(key).await?.as_ref() == Some(id)),
@@ -495,6 +502,21 @@ impl Inner {
     }
 }
 
+/// The session that a conversation has.
+fn named_session(work: &OpenWork) -> Option<SessionId> {
+    let row = work.inbox.iter().find(|row| row.id.as_str() == ROW)?;
+    row.input.read::<String>().ok().map(SessionId::from)
+}
+
+/// Puts the row of a conversation, in place of the one that it has.
+fn row_ops(key: &SessionKey, replaces: bool, id: &SessionId) -> Vec<Op> {
+    let session = conversation_inbox(&key.to_string());
+    let take = Op::InboxTake { session: session.clone(), item: ROW.into() };
+    let input = Json::of(id.as_str()).unwrap_or_default();
+    let item = InboxItem { id: ROW.into(), queue: key.to_string(), input };
+    replaces.then_some(take).into_iter().chain([Op::InboxPut { session, item }]).collect()
+}
+
 /// The agent of a conversation.
 fn agent_of(key: &SessionKey) -> &str {
     key.agent().map_or(DEFAULT_AGENT, AgentId::as_str)
@@ -527,6 +549,12 @@ fn sender_of(authority: &Authority) -> Sender {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+mod imported;
+
+pub use imported::{
+    BindMode, ConversationBinding, ImportedConversation, KnownConversation, bind_conversation, conversations,
+};
 
 #[cfg(test)]
 mod tests;

@@ -28,7 +28,10 @@ pub use agent_tools::{AgentTool, AgentTools, SessionVisibility};
 pub use conversation_rules::*;
 pub use desk::{Desk, DeskLease, SESSIONS, ServeEnd, SessionObserver, SessionRequest};
 pub use heartbeat::*;
-pub use host_sessions::{ConversationOpener, ConversationTools, HostSessionLimits, HostSessions};
+pub use host_sessions::{
+    BindMode, ConversationBinding, ConversationOpener, ConversationTools, HostSessionLimits, HostSessions,
+    ImportedConversation, KnownConversation, bind_conversation, conversations,
+};
 pub use keys::{
     AGENT_ID_LIMIT, AgentId, DEFAULT_ACCOUNT, DEFAULT_AGENT, DirectKeys, DirectScope, IdentityLinks,
     KEY_LIMIT, KeyError, KeyPlace, LinkError, RoomKind, SessionKey,

@@ -103,6 +103,9 @@ pub trait Store: Send + Sync + 'static {
     /// What a session left open: queued inputs, steps that began, a jump that is not over.
     fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, OpenWork>;
 
+    /// The sessions that have queued inputs and whose names begin with this, by name.
+    fn inboxes<'a>(&'a self, beginning: &'a str) -> Fut<'a, Vec<SessionId>>;
+
     /// Reserves what a call may cost at most, unless that, what was spent and what others have reserved are more than the
     /// limit together. Looked at and written in one transaction, so that no two processes are given the same money. What
     /// is reserved counts until [`Op::Release`](crate::Op::Release); where nobody renews it ([`Op::Renew`](crate::Op::Renew)) it counts as spent.

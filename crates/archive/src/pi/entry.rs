@@ -271,7 +271,18 @@ pub(crate) fn placement_repair(
 
 /// Writes the line of a node that was read from a file; `parent` is the id of the entry before it.
 pub(crate) fn write(out: &mut String, node: &Node, decoded: &DecodedEntry, parent: Option<&str>) {
-    let kept: EntryPart = decoded.step.extra.get(AGENT).and_then(|kept| kept.read().ok()).unwrap_or_default();
+    write_kept(out, node, decoded, parent, AGENT);
+}
+
+/// The same for what was read from a file of another agent that has such lines, and is kept under its name.
+pub(crate) fn write_kept(
+    out: &mut String,
+    node: &Node,
+    decoded: &DecodedEntry,
+    parent: Option<&str>,
+    agent: &str,
+) {
+    let kept: EntryPart = decoded.step.extra.get(agent).and_then(|kept| kept.read().ok()).unwrap_or_default();
     match &decoded.entry {
         Entry::Message(message) => {
             let id = node.record.external_id.as_deref();

@@ -22,7 +22,7 @@ mod places;
 pub use crate::session_files::SessionFiles;
 pub(crate) use crate::session_files::files_with;
 pub use disk::WriteFailure;
-pub(crate) use entry::{Line, Parent, made_id, migrated, placement_repair};
+pub(crate) use entry::{Line, Parent, made_id, migrated, placement_repair, write_kept};
 pub use export::{ExportSummary, SessionEntry, entries, export};
 pub use file::{FinishReport, SessionFile};
 pub(crate) use header::Header;

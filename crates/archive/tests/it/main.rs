@@ -32,6 +32,8 @@ mod live;
 #[cfg(test)]
 mod openclaw;
 #[cfg(test)]
+mod openclaw_state;
+#[cfg(test)]
 mod packed;
 #[cfg(test)]
 mod playfilo;

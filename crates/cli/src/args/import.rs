@@ -12,7 +12,8 @@ pub(crate) struct ImportArgs {
     /// keep on this machine and asks.
     #[arg(value_name = "AGENT|FILE")]
     pub(crate) agent: Option<String>,
-    /// A session file, an export, or a directory of them. Default: where that agent keeps its sessions.
+    /// A session file, an export, or a directory of them; with --state the state directory. Default: where that agent keeps
+    /// its sessions, or its state.
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
     /// Do not ask.
@@ -27,6 +28,10 @@ pub(crate) struct ImportArgs {
     /// Take over settings instead of sessions: of `pi`, `claude-code`, `codex`, or of all. Says what has no counterpart.
     #[arg(long, conflicts_with_all = ["watch", "path", "yes"])]
     pub(crate) settings: bool,
+    /// Take over a whole state directory of `openclaw`, which PATH names: agents, conversations with their sessions, credentials,
+    /// approvals of commands and jobs. What is here already stays. Says what has no counterpart.
+    #[arg(long, conflicts_with_all = ["watch", "settings", "yes"])]
+    pub(crate) state: bool,
     #[command(flatten)]
     pub(crate) out: OutArgs,
 }

@@ -234,6 +234,8 @@ mod skills;
 #[cfg(test)]
 mod slash;
 #[cfg(test)]
+mod state_takeover;
+#[cfg(test)]
 mod stays;
 #[cfg(test)]
 mod support;

@@ -1,7 +1,7 @@
 //! JSON as people write it (comments, names without quotes, commas at the end), made plain JSON with the same lines.
 
 /// The text as plain JSON. What is no JSON5 either stays as it is, for whoever reads it to say where.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
     // A comma that may be the last of its list.

@@ -15,6 +15,7 @@ use quipu_mcp::config::{SERVERS, is_server_name};
 use serde_json::{Map, Value, json};
 
 use entries::Entry;
+pub(crate) use json5::plain as plain_json;
 use table::{FileForm, SetupAgent, SetupRow, agent_named, agents};
 
 use crate::mcp::FILE_BYTES;

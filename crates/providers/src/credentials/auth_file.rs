@@ -72,11 +72,7 @@ impl AuthFile {
     /// # Errors
     /// When the file cannot be read, is not valid, or cannot be written; it is unchanged then.
     pub fn set_key(&self, provider: &str, key: &str) -> Result<(), AuthFileError> {
-        let mut escaped = key.replace('$', "$$");
-        if escaped.starts_with('!') {
-            escaped.insert(0, '$');
-        }
-        let entry = serde_json::json!({ "type": "api_key", "key": escaped });
+        let entry = serde_json::json!({ "type": "api_key", "key": escaped(key) });
         self.change(|entries| entries.insert(provider.to_owned(), entry)).map(drop)
     }
 
@@ -120,6 +116,14 @@ impl AuthFile {
             }
         }
         Ok(entries)
+    }
+
+    /// All entries as they stand.
+    pub(super) fn entries(&self) -> Result<Map<String, Value>, AuthFileError> {
+        match self.open()? {
+            Some(file) => self.parse(file),
+            None => Ok(Map::new()),
+        }
     }
 
     fn io(&self, source: std::io::Error) -> AuthFileError {
@@ -170,16 +174,22 @@ impl AuthFile {
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let directory = path.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf);
         let _lock = locked(&directory, FILE)?;
-        let mut entries = match self.open()? {
-            Some(file) => self.parse(file)?,
-            None => Map::new(),
-        };
+        let mut entries = self.entries()?;
         let result = change(&mut entries);
         let mut text = serde_json::to_string_pretty(&entries).map_err(|error| self.io(error.into()))?;
         text.push('\n');
         put_whole(&path, &directory.join(format!("{FILE}.{}.tmp", std::process::id())), &text)?;
         Ok(result)
     }
+}
+
+/// A key as it is written, so that it stands for itself.
+pub(super) fn escaped(key: &str) -> String {
+    let mut escaped = key.replace('$', "$$");
+    if escaped.starts_with('!') {
+        escaped.insert(0, '$');
+    }
+    escaped
 }
 
 /// The lock of whoever changes the file of this name in a directory, which is made where there is none. Released when it is

@@ -119,6 +119,20 @@ impl KeyUse {
         *self = Self { last_used: now, ..Self::default() };
     }
 
+    /// It was used, and rests, as another program says.
+    pub(crate) fn adopt(&mut self, last_used: UnixMs, errors: u32, window: Option<PauseWindow>) {
+        self.last_used = last_used;
+        let Some(window) = window else { return };
+        self.errors = errors;
+        self.last_failure = last_used;
+        match window.reason {
+            RestReason::Quota | RestReason::AuthRevoked => self.disabled = Some(window),
+            RestReason::Auth | RestReason::UsageLimit | RestReason::RateLimited | RestReason::Overloaded => {
+                self.cooldown = Some(window);
+            }
+        }
+    }
+
     /// It failed, with this model.
     pub(crate) fn failed(&mut self, now: UnixMs, reason: RestReason, model: &str) {
         self.clear_expired(now);

@@ -4,6 +4,7 @@
 //! credential until it expires or is refused, lets one call at a time fetch, and holds a source to its limits. To try
 //! again with another credential is a decision of the source alone.
 
+mod adopt;
 mod agents;
 mod auth_file;
 mod check;
@@ -23,6 +24,9 @@ mod use_file;
 use futures_util::future::BoxFuture;
 use quipu_protocol::ModelErrorKind;
 
+pub use adopt::{
+    AdoptMode, AdoptOutcome, AdoptedCredential, AdoptedPause, AdoptedUse, PauseReason, adopt_key_use,
+};
 pub(crate) use agents::AgentFiles;
 pub(crate) use agents::owner as agent_owner;
 pub use agents::{AgentAccount, AgentLogin};

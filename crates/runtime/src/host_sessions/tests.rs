@@ -154,3 +154,171 @@ async fn agents_have_their_model_and_workspace() {
     }
     sessions.close().await;
 }
+
+struct Silent;
+
+impl quipu_host::import::ImportObserver for Silent {
+    fn progress(&self, _: &std::path::Path, _: quipu_host::import::Progress) {}
+
+    fn imported(&self, report: &quipu_host::import::Report) -> std::io::Result<()> {
+        assert_eq!(report.lost, 0, "{report:?}");
+        Ok(())
+    }
+
+    fn failed(
+        &self,
+        path: &std::path::Path,
+        problem: &quipu_host::import::ImportProblem,
+    ) -> std::io::Result<()> {
+        panic!("{}: {problem:?}", path.display())
+    }
+
+    fn is_store(&self, _: &std::path::Path) {}
+}
+
+/// Imports a session that another gateway has.
+async fn import(world: &World, id: &str) {
+    let dir = world.dir.path().join("state/agents/main/sessions");
+    std::fs::create_dir_all(&dir).unwrap();
+    let lines = [
+        format!(
+            r#"{{"type":"session","version":3,"id":"{id}","timestamp":"2026-05-20T01:02:03.004Z","cwd":"/gone"}}"#
+        ),
+        format!(
+            r#"{{"type":"message","id":"{id}-1","parentId":null,"timestamp":"2026-05-20T01:02:04.000Z","message":{{"role":"user","content":"said in {id}","timestamp":1}}}}"#
+        ),
+    ];
+    std::fs::write(dir.join(format!("{id}.jsonl")), lines.join("\n") + "\n").unwrap();
+    let dir = world.dir.path().join("state");
+    let mode = quipu_host::takeover::TakeoverMode::Write;
+    let takeover = quipu_host::takeover::Takeover::open(&world.home, Some(&dir), mode).unwrap();
+    let plan = takeover.transcripts().unwrap();
+    quipu_host::import::Importer::open(&world.home, plan).await.unwrap().run(&Silent).await.unwrap();
+}
+
+async fn bind(sessions: &HostSessions, chat: &str, session: &str) -> ConversationBinding {
+    let imported =
+        ImportedConversation { session: session.into(), updated: 1, entry: serde_json::Map::new() };
+    bind_conversation(&**sessions.store(), &key(chat), &imported, BindMode::Write).await.unwrap()
+}
+
+#[tokio::test]
+async fn imported_conversation_goes_on_under_its_key() {
+    let world = World::new(replies(3));
+    import(&world, "first").await;
+    import(&world, "second").await;
+    let chat = "agent:main:main";
+    let sessions = world.host_sessions(limits(8)).await;
+    assert_eq!(bind(&sessions, chat, "first").await, ConversationBinding::Bound);
+    assert_eq!(bind(&sessions, chat, "first").await, ConversationBinding::Same);
+    // It was begun anew there before anything was said here.
+    assert_eq!(bind(&sessions, chat, "second").await, ConversationBinding::Bound);
+    assert_eq!(bind(&sessions, chat, "first").await, ConversationBinding::Bound);
+
+    let (ours, _) = say(&sessions, chat, "and here").await;
+    assert_ne!(ours.as_str(), "first");
+    let request = world.server.requests().pop().unwrap().json().to_string();
+    assert!(request.contains("said in first") && request.contains("and here"), "{request}");
+    assert_eq!(sessions.session_of(&key(chat)).await.unwrap(), Some(ours.clone()));
+
+    // It has gone on here: what is there does not count any more.
+    for session in ["first", "second", "second"] {
+        assert_eq!(bind(&sessions, chat, session).await, ConversationBinding::Kept(ours.clone()));
+    }
+    sessions.close().await;
+    let (again, _) = say(&sessions, chat, "once more").await;
+    assert_eq!(again, ours);
+
+    // Nor after it was begun anew here.
+    sessions.reset(&key(chat)).await.unwrap();
+    assert_eq!(bind(&sessions, chat, "first").await, ConversationBinding::Same);
+    assert_eq!(sessions.session_of(&key(chat)).await.unwrap(), None);
+    let (new, _) = say(&sessions, chat, "anew").await;
+    assert_ne!(new, ours);
+    sessions.close().await;
+    let request = world.server.requests().pop().unwrap().json().to_string();
+    assert!(!request.contains("said in first"), "{request}");
+    let report = world.home.store().await.unwrap().check().await.unwrap();
+    assert_eq!(report.problems, []);
+}
+
+#[tokio::test]
+async fn conversations_of_a_store_are_listed() {
+    let world = World::new(replies(1));
+    import(&world, "first").await;
+    let sessions = world.host_sessions(limits(8)).await;
+    let (ours, _) = say(&sessions, "agent:ops:telegram:group:-1", "one").await;
+    bind(&sessions, "agent:main:main", "first").await;
+    let mut imported =
+        ImportedConversation { session: "x".into(), updated: 2, entry: serde_json::Map::new() };
+    imported.entry.insert("long".into(), "x".repeat(1 << 20).into());
+    let dry = bind_conversation(&**sessions.store(), &key("global"), &imported, BindMode::DryRun).await;
+    assert_eq!(dry.unwrap(), ConversationBinding::Bound);
+    bind_conversation(&**sessions.store(), &key("unknown"), &imported, BindMode::Write).await.unwrap();
+    let known = conversations(&**sessions.store()).await.unwrap();
+    let found: Vec<_> = known
+        .iter()
+        .map(|one| (one.key.to_string(), one.session.clone().unwrap().to_string(), one.imported.is_some()))
+        .collect();
+    let row = |key: &str, session: &str, imported| (key.to_owned(), session.to_owned(), imported);
+    assert_eq!(
+        found,
+        [
+            row("agent:main:main", "first", true),
+            row("agent:ops:telegram:group:-1", ours.as_str(), false),
+            row("unknown", "x", true),
+        ]
+    );
+    let long = known[2].imported.as_ref().unwrap();
+    assert!(long.entry.is_empty(), "a row has a limit");
+    sessions.close().await;
+}
+
+#[tokio::test]
+async fn conversation_that_went_on_is_written_whole() {
+    use quipu_host::takeover::{ExportedConversation, SecretExport, export_state};
+
+    let world = World::new(replies(1));
+    import(&world, "first").await;
+    let chat = "agent:main:main";
+    let sessions = world.host_sessions(limits(8)).await;
+    bind(&sessions, chat, "first").await;
+    let (ours, _) = say(&sessions, chat, "and here").await;
+    sessions.close().await;
+    let store = world.home.store().await.unwrap();
+    let known = conversations(&*store).await.unwrap();
+    let exported = known.into_iter().map(|one| ExportedConversation {
+        key: one.key.to_string(),
+        agent: "main".into(),
+        session: one.session.unwrap(),
+        updated: 0,
+        entry: serde_json::Map::new(),
+    });
+    let out = world.dir.path().join("out");
+    let done = export_state(&world.home, &store, &out, exported.collect(), SecretExport::Left).await.unwrap();
+    assert_eq!((done.transcripts, done.conversations), (2, 1));
+    let file = out.join(format!("agents/main/sessions/{ours}.jsonl"));
+    let text = std::fs::read_to_string(&file).unwrap();
+    for part in ["said in first", "and here", "answer 0"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+
+    // It goes on elsewhere.
+    let other = World::new(replies(1));
+    let takeover = quipu_host::takeover::Takeover::open(
+        &other.home,
+        Some(&out),
+        quipu_host::takeover::TakeoverMode::Write,
+    )
+    .unwrap();
+    let plan = takeover.transcripts().unwrap();
+    quipu_host::import::Importer::open(&other.home, plan).await.unwrap().run(&Silent).await.unwrap();
+    let sessions = other.host_sessions(limits(8)).await;
+    assert_eq!(bind(&sessions, chat, ours.as_str()).await, ConversationBinding::Bound);
+    say(&sessions, chat, "elsewhere").await;
+    sessions.close().await;
+    let request = other.server.requests().pop().unwrap().json().to_string();
+    for part in ["said in first", "and here", "answer 0", "elsewhere"] {
+        assert!(request.contains(part), "{part}: {request}");
+    }
+}

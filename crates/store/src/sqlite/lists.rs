@@ -150,6 +150,15 @@ pub(super) fn ref_changes(connection: &Connection, since: Option<RefLogPlace>) -
     Ok(RefChanges { until, names: Some(names.collect::<Result<_, _>>()?) })
 }
 
+/// The sessions that have queued inputs, by the beginning of their names.
+pub(super) fn inboxes(connection: &Connection, beginning: &str) -> Outcome<Vec<SessionId>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT DISTINCT session FROM quipu_inbox WHERE session >= ?1 AND substr(session, 1, length(?1)) = ?1 ORDER BY session",
+    )?;
+    let names = statement.query_map([beginning], |row| row.get::<_, String>(0).map(SessionId::from))?;
+    Ok(names.collect::<Result<_, _>>()?)
+}
+
 /// What a session left open.
 pub(super) fn pending(connection: &Connection, session: &SessionId) -> Outcome<OpenWork> {
     let broken = |what: &str| Failure::Corrupt(format!("{what} of session {session} cannot be read"));

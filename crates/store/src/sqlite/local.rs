@@ -7,6 +7,12 @@ use quipu_protocol::ChunkId;
 use super::{SqliteStore, Writer, places};
 use crate::{Extent, Fut, Graph, Local, RecallIndex, Vectors};
 
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.place.path).finish_non_exhaustive()
+    }
+}
+
 impl Graph for SqliteStore {
     fn local(&self) -> Option<&dyn Local> {
         Some(self)

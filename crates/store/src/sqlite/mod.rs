@@ -126,12 +126,6 @@ pub struct SqliteStore {
     hidden: HiddenSlot,
 }
 
-impl std::fmt::Debug for SqliteStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SqliteStore").field("path", &self.place.path).finish_non_exhaustive()
-    }
-}
-
 impl SqliteStore {
     /// Opens the store at `path`, making or upgrading it where needed. Directories that are made get mode 0700,
     /// files 0600. A file or directory that cannot be written opens for reading. Blocks.
@@ -588,6 +582,11 @@ impl Store for SqliteStore {
     fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, OpenWork> {
         let session = session.clone();
         Box::pin(self.read(move |connection| lists::pending(connection, &session)))
+    }
+
+    fn inboxes<'a>(&'a self, beginning: &'a str) -> Fut<'a, Vec<SessionId>> {
+        let beginning = beginning.to_owned();
+        Box::pin(self.read(move |connection| lists::inboxes(connection, &beginning)))
     }
 
     fn reserve(&self, ask: ReserveRequest) -> Fut<'_, Reservation> {

@@ -651,6 +651,10 @@ async fn open_ends(store: &dyn Store) {
     assert_eq!(pending.inbox, [first.clone(), second.clone()]);
     assert_eq!(pending.steps, [model.clone(), tools[0].clone(), tools[1].clone()]);
     assert_eq!(store.pending(&"other".into()).await.unwrap(), quipu_store::OpenWork::default());
+    for (beginning, found) in [("", 1), ("sho", 1), ("short", 1), ("shorter", 0), ("S", 0), ("%", 0)] {
+        let inboxes = store.inboxes(beginning).await.unwrap();
+        assert_eq!(inboxes, vec![session.clone(); found], "{beginning:?}");
+    }
 
     commit(vec![put(&item("i1", "put again"))]).await.unwrap();
     assert_eq!(store.pending(&session).await.unwrap().inbox, [first.clone(), second.clone()]);

@@ -1,0 +1,133 @@
+//! Agents, into `agents.byId` of the settings.
+
+use std::path::PathBuf;
+
+use quipu_archive::openclaw::state::{MAIN, is_agent_id};
+use serde_json::{Map, Value};
+
+use super::{StateOutcome, StatePart, Takeover, TakeoverMode};
+use crate::settings::{Key, SettingsFile, set_setting};
+use crate::setup::setting_failure;
+use crate::{Failure, Source};
+
+/// The setting.
+const SETTING: &str = "agents.byId";
+
+/// An agent as its settings have it.
+struct ConfiguredAgent {
+    id: String,
+    model: Option<Value>,
+    workspace: Option<String>,
+}
+
+impl Takeover<'_> {
+    pub(super) fn take_agents(&mut self) -> Result<(), Failure> {
+        let agents = self.configured_agents();
+        let file = self.state.config.clone().unwrap_or_else(|| self.state.dir.join("agents"));
+        let config = self.home.config();
+        let key =
+            Key::named(SETTING).ok_or_else(|| Failure::failed(format!("there is no setting {SETTING}")))?;
+        let row = config.row(key);
+        let (value, is_changeable) =
+            (row.value.clone(), matches!(row.source, Source::User(_) | Source::BuiltIn));
+        let mut ours = value.as_object().cloned().unwrap_or_default();
+        let before = ours.clone();
+        for ConfiguredAgent { id, model, workspace } in agents {
+            let mut new = Map::new();
+            new.extend(model.map(|model| ("model".to_owned(), model)));
+            new.extend(workspace.clone().map(|path| ("workspace".to_owned(), path.into())));
+            let name = format!("{SETTING}.{id}");
+            let new = Value::Object(new);
+            let outcome = match ours.get(&id) {
+                Some(there) if *there == new => StateOutcome::Same(name),
+                Some(_) => StateOutcome::Kept(name),
+                None if !is_changeable => {
+                    StateOutcome::Left(format!("{SETTING} is set by a variable of the environment"))
+                }
+                None => {
+                    ours.insert(id.clone(), new);
+                    StateOutcome::Added(name)
+                }
+            };
+            self.report(StatePart::Agent, &file, &id, outcome);
+            // What is set here counts.
+            let here = ours.get(&id).and_then(|agent| agent.get("workspace")).and_then(Value::as_str);
+            let path = here.map(str::to_owned).or(workspace).and_then(|path| expanded(&path));
+            if let Some(path) = path.and_then(|path| path.canonicalize().ok()).filter(|path| path.is_dir()) {
+                self.workspaces.insert(id, path);
+            }
+        }
+        if ours != before && self.mode == TakeoverMode::Write {
+            let text = Value::Object(ours).to_string();
+            set_setting(self.home, &SettingsFile::User, SETTING, &text).map_err(setting_failure)?;
+        }
+        Ok(())
+    }
+
+    /// The agents of the settings, and those that only have a directory.
+    fn configured_agents(&mut self) -> Vec<ConfiguredAgent> {
+        let config = self.config.clone();
+        let agents = config.get("agents");
+        let list = agents.and_then(|agents| agents.get("list")).and_then(Value::as_array);
+        let defaults = agents.and_then(|agents| agents.get("defaults"));
+        let file = self.state.config.clone().unwrap_or_else(|| self.state.dir.clone());
+        let id_of = |theirs: &Value| {
+            theirs.get("id").and_then(Value::as_str).unwrap_or_default().trim().to_lowercase()
+        };
+        let text = |of: Option<&Value>| of?.get("workspace")?.as_str().map(str::to_owned);
+        // Of those that say nothing else, the first one is meant.
+        let listed = || list.into_iter().flatten();
+        let marked = listed().find(|theirs| theirs.get("default") == Some(&Value::Bool(true)));
+        let default = marked.or_else(|| listed().next()).map_or_else(|| MAIN.to_owned(), id_of);
+        self.default_agent.clone_from(&default);
+        let mut found: Vec<ConfiguredAgent> = Vec::new();
+        for (at, theirs) in list.into_iter().flatten().enumerate() {
+            let id = id_of(theirs);
+            if !is_agent_id(&id) {
+                let why = "an id has 1 to 64 of the letters a-z, digits, `_` and `-`".to_owned();
+                self.report(StatePart::Agent, &file, &format!("agents.list[{at}]"), StateOutcome::Left(why));
+                continue;
+            }
+            if found.iter().any(|agent| agent.id == id) {
+                continue;
+            }
+            let model = theirs.get("model").map(|model| model.get("primary").unwrap_or(model));
+            let model =
+                model.filter(|model| model.as_str().is_some_and(|name| !name.trim().is_empty())).cloned();
+            let workspace =
+                text(Some(theirs)).or_else(|| self.default_workspace(&id, id == default, text(defaults)));
+            found.push(ConfiguredAgent { id, model, workspace });
+        }
+        let others: Vec<String> = self.state.agents.iter().map(|agent| agent.id.clone()).collect();
+        for id in others.into_iter().filter(|id| is_agent_id(id)) {
+            if found.iter().all(|agent| agent.id != id) {
+                let workspace = self.default_workspace(&id, id == default, text(defaults));
+                found.push(ConfiguredAgent { id, model: None, workspace });
+            }
+        }
+        // A path that is relative means another directory here.
+        for agent in &mut found {
+            agent.workspace.take_if(|path| !path.starts_with(['/', '~']));
+        }
+        found
+    }
+
+    /// Where an agent works that says nothing: in the directory of all agents or in one below it, or else in one of the state
+    /// directory that is there.
+    fn default_workspace(&self, id: &str, is_default: bool, of_defaults: Option<String>) -> Option<String> {
+        if let Some(path) = of_defaults {
+            return Some(if is_default { path } else { format!("{}/{id}", path.trim_end_matches('/')) });
+        }
+        let name = if is_default { "workspace".to_owned() } else { format!("workspace-{id}") };
+        let path = self.state.dir.join(name);
+        path.is_dir().then(|| path.to_str().map(str::to_owned)).flatten()
+    }
+}
+
+/// A path of the settings.
+fn expanded(written: &str) -> Option<PathBuf> {
+    match written.strip_prefix('~') {
+        Some(below) => std::env::home_dir().map(|home| home.join(below.trim_start_matches('/'))),
+        None => Some(PathBuf::from(written)),
+    }
+}

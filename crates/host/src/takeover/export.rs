@@ -1,0 +1,465 @@
+//! Writes a state directory in the form of files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use quipu::rules::Effect;
+use quipu_archive::ArchiveError;
+use quipu_archive::openclaw::state::{MAIN, ProfileCredential, is_agent_id, profile_json, profile_name};
+use quipu_archive::openclaw::{AGENT, transcript};
+use quipu_protocol::SessionId;
+use quipu_providers::{AdoptedCredential, AuthFile};
+use quipu_schedule::Recurrence;
+use quipu_store::{Job, JobKey, JobState, Jobs, SessionQuery, SessionRow, SqliteStore};
+use serde_json::{Map, Value, json};
+
+use super::approvals::pattern_of;
+use super::jobs::KEYS;
+use super::{StateOutcome, StatePart, StateReport};
+use crate::holders::WrittenKind;
+use crate::permissions::{PermissionItem, Record};
+use crate::scheduled_job::{JobTarget, ScheduledJob, ScheduledWork};
+use crate::{Failure, Home};
+
+/// Jobs that are read at once.
+const PAGE: usize = 500;
+
+/// Whether credentials are written, which are secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SecretExport {
+    /// They are.
+    Included,
+    /// They are not.
+    Left,
+}
+
+/// A conversation that is written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExportedConversation {
+    /// Its key.
+    pub key: String,
+    /// Its agent.
+    pub agent: String,
+    /// The session that it has.
+    pub session: SessionId,
+    /// When it was used last, in milliseconds since the epoch; 0 where that is not known.
+    pub updated: i64,
+    /// What else was said of it where it was imported from.
+    pub entry: Map<String, Value>,
+}
+
+/// A state directory that was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateExport {
+    /// Transcripts.
+    pub transcripts: usize,
+    /// Conversations that name one of them.
+    pub conversations: usize,
+    /// What became of all else.
+    pub reports: Vec<StateReport>,
+}
+
+/// Why there is no state directory.
+#[derive(Debug, thiserror::Error)]
+pub enum StateExportError {
+    /// Something is there.
+    #[error("{} is there already, and not an empty directory; name another one", .0.display())]
+    Exists(PathBuf),
+    /// It cannot be written.
+    #[error("{} could not be written: {source}", path.display())]
+    Write {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// What is to be written cannot be read.
+    #[error("{}", .0.message)]
+    Read(Failure),
+}
+
+impl From<Failure> for StateExportError {
+    fn from(failure: Failure) -> Self {
+        Self::Read(failure)
+    }
+}
+
+/// Writes a state directory: the conversations, and whatever else was imported from such a directory; agents, approvals, jobs, and
+/// credentials if that is wanted. All of it is there afterwards, or nothing.
+///
+/// # Errors
+/// Why nothing was written. A directory that is not empty is not touched.
+pub async fn export_state(
+    home: &Home,
+    store: &SqliteStore,
+    dir: &Path,
+    conversations: Vec<ExportedConversation>,
+    secrets: SecretExport,
+) -> Result<StateExport, StateExportError> {
+    let dir = std::path::absolute(dir).map_err(|source| written(dir, source))?;
+    match fs::symlink_metadata(&dir) {
+        Ok(found) if found.is_dir() => {
+            let mut entries = fs::read_dir(&dir).map_err(|source| written(&dir, source))?;
+            if entries.next().is_some() {
+                return Err(StateExportError::Exists(dir));
+            }
+        }
+        Ok(_) => return Err(StateExportError::Exists(dir)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(source) => return Err(written(&dir, source)),
+    }
+    let parent = dir.parent().unwrap_or(Path::new("/"));
+    let private = fs::Permissions::from_mode(0o700);
+    let part = tempfile::Builder::new().prefix(".quipu-state-").permissions(private).tempdir_in(parent);
+    let part = part.map_err(|source| written(parent, source))?;
+    let mut export = Export {
+        home,
+        store,
+        dir: dir.clone(),
+        part: part.path().to_owned(),
+        done: StateExport { transcripts: 0, conversations: 0, reports: Vec::new() },
+        agents: BTreeSet::from([MAIN.to_owned()]),
+        files: Vec::new(),
+    };
+    export.sessions(conversations).await?;
+    export.agents()?;
+    export.approvals()?;
+    export.jobs().await?;
+    export.credentials(secrets)?;
+    // An empty directory is replaced, any other one is not.
+    fs::rename(part.path(), &dir).map_err(|source| match source.kind() {
+        io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists => {
+            StateExportError::Exists(dir.clone())
+        }
+        _ => written(&dir, source),
+    })?;
+    for (file, session) in &export.files {
+        home.wrote(&dir.join(file), WrittenKind::Export, std::slice::from_ref(session));
+    }
+    Ok(export.done)
+}
+
+fn written(path: &Path, source: io::Error) -> StateExportError {
+    StateExportError::Write { path: path.to_owned(), source }
+}
+
+struct Export<'a> {
+    home: &'a Home,
+    store: &'a SqliteStore,
+    /// Where it will be.
+    dir: PathBuf,
+    /// Where it is written.
+    part: PathBuf,
+    done: StateExport,
+    agents: BTreeSet<String>,
+    /// The transcripts, below the directory.
+    files: Vec<(PathBuf, SessionId)>,
+}
+
+impl Export<'_> {
+    fn report(&mut self, part: StatePart, file: &str, key: &str, outcome: StateOutcome) {
+        let key = key.chars().filter(|letter| !letter.is_control()).take(200).collect();
+        self.done.reports.push(StateReport { part, file: self.dir.join(file), key, outcome });
+    }
+
+    fn create(&self, below: &Path) -> Result<File, StateExportError> {
+        let path = self.part.join(below);
+        let fail = |source| written(&self.dir.join(below), source);
+        if let Some(parent) = path.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(fail)?;
+        }
+        File::options().write(true).create_new(true).mode(0o600).open(&path).map_err(fail)
+    }
+
+    fn put(&self, below: &str, value: &Value) -> Result<(), StateExportError> {
+        let mut file = self.create(Path::new(below))?;
+        let write = file.write_all(format!("{value:#}\n").as_bytes()).and_then(|()| file.sync_all());
+        write.map_err(|source| written(&self.dir.join(below), source))
+    }
+
+    async fn sessions(&mut self, conversations: Vec<ExportedConversation>) -> Result<(), StateExportError> {
+        let query = SessionQuery { children: true, ..SessionQuery::default() };
+        let rows = quipu_store::ReadModel::sessions(self.store, query).await.map_err(Failure::from)?;
+        let rows: BTreeMap<&str, &SessionRow> =
+            rows.iter().filter(|row| row.head.is_some()).map(|row| (row.id.as_str(), row)).collect();
+        let mut indexes: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
+        let mut exported: BTreeSet<(String, String)> = BTreeSet::new();
+        for conversation in conversations {
+            let ExportedConversation { key, agent, session, updated, mut entry } = conversation;
+            let agent = if is_agent_id(&agent) { agent } else { MAIN.to_owned() };
+            let Some(row) = rows.get(session.as_str()) else {
+                let why = format!("its session {session} is not in the store");
+                self.report(StatePart::Conversation, "agents", &key, StateOutcome::Left(why));
+                continue;
+            };
+            if exported.insert((agent.clone(), session.to_string())) {
+                self.transcript(row, Some(&agent)).await?;
+            }
+            entry.insert("sessionId".to_owned(), session.as_str().into());
+            entry.insert("updatedAt".to_owned(), updated.max(row.updated).into());
+            indexes.entry(agent.clone()).or_default().insert(key, Value::Object(entry));
+            self.agents.insert(agent);
+            self.done.conversations += 1;
+        }
+        let met: BTreeSet<&str> = exported.iter().map(|(_, session)| session.as_str()).collect();
+        for row in rows.values().filter(|row| row.agent == AGENT && !met.contains(row.id.as_str())) {
+            self.transcript(row, None).await?;
+        }
+        for (agent, index) in indexes {
+            self.put(&format!("agents/{agent}/sessions/sessions.json"), &Value::Object(index))?;
+        }
+        Ok(())
+    }
+
+    /// Writes a transcript of this agent, or of the one that the session says.
+    async fn transcript(&mut self, row: &SessionRow, agent: Option<&str>) -> Result<(), StateExportError> {
+        let temporary = Path::new("transcript.part");
+        let mut out = BufWriter::new(self.create(temporary)?);
+        let done = match transcript(self.store, row, &mut out).await {
+            Ok(done) => done,
+            Err(ArchiveError::File { source, .. }) => return Err(written(&self.dir, source)),
+            Err(error) => return Err(Failure::from(error).into()),
+        };
+        let sync = out.flush().and_then(|()| out.get_ref().sync_all());
+        sync.map_err(|source| written(&self.dir, source))?;
+        drop(out);
+        let of_row = done.agent.filter(|agent| is_agent_id(agent));
+        let agent = agent.map(str::to_owned).or(of_row).unwrap_or_else(|| MAIN.to_owned());
+        let mut name = format!("{}.jsonl", row.id);
+        if let Some((reason, at)) = done.archived {
+            let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.:".contains(letter);
+            name =
+                format!("{name}.{reason}.{}", at.chars().filter(|letter| fits(*letter)).collect::<String>());
+        }
+        let below = PathBuf::from(format!("agents/{agent}/sessions/{name}"));
+        let to = self.part.join(&below);
+        let fail = |source| written(&self.dir.join(&below), source);
+        if let Some(parent) = to.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(fail)?;
+        }
+        fs::rename(self.part.join(temporary), &to).map_err(fail)?;
+        self.agents.insert(agent);
+        self.files.push((below, row.id.clone()));
+        self.done.transcripts += 1;
+        Ok(())
+    }
+
+    /// Agents of the settings, and those that have a conversation.
+    fn agents(&mut self) -> Result<(), StateExportError> {
+        let config = self.home.config();
+        self.agents.extend(config.named_agents.keys().filter(|id| is_agent_id(id)).cloned());
+        let list: Vec<Value> = self
+            .agents
+            .iter()
+            .map(|id| {
+                let mut agent = Map::from_iter([("id".to_owned(), Value::from(id.as_str()))]);
+                if let Some(named) = config.named_agents.get(id) {
+                    let members = [("model", &named.model), ("workspace", &named.workspace)];
+                    for (name, value) in members {
+                        agent.extend(value.as_ref().map(|value| (name.to_owned(), value.as_str().into())));
+                    }
+                }
+                Value::Object(agent)
+            })
+            .collect();
+        let ids: Vec<String> = self.agents.iter().cloned().collect();
+        for id in ids {
+            self.report(
+                StatePart::Agent,
+                "openclaw.json",
+                &id,
+                StateOutcome::Added("agents.list".to_owned()),
+            );
+        }
+        self.put("openclaw.json", &json!({ "agents": { "list": list } }))
+    }
+
+    /// Where agents work, and who does.
+    fn workspaces(&self) -> BTreeMap<PathBuf, String> {
+        let config = self.home.config();
+        let mut found = BTreeMap::new();
+        for (id, agent) in &config.named_agents {
+            let path = agent.workspace.as_ref().and_then(|written| match written.strip_prefix('~') {
+                Some(below) => std::env::home_dir().map(|home| home.join(below.trim_start_matches('/'))),
+                None => Some(PathBuf::from(written)),
+            });
+            if let Some(path) = path.and_then(|path| path.canonicalize().ok()) {
+                found.entry(path).or_insert_with(|| id.clone());
+            }
+        }
+        found
+    }
+
+    fn approvals(&mut self) -> Result<(), StateExportError> {
+        const FILE: &str = "exec-approvals.json";
+        let mut agents = Map::new();
+        for (path, id) in self.workspaces() {
+            let (mut allowlist, mut agent) = (Vec::new(), Map::new());
+            for entry in Record::of(self.home, &path).project()?.entries {
+                let PermissionItem::Rule { effect, rule } = entry.what else { continue };
+                let key = format!("{id} {} {rule}", effect.word());
+                let outcome = match (effect, rule.as_str(), pattern_of(&rule)) {
+                    (Effect::Deny, "bash", _) => {
+                        agent.insert("security".to_owned(), "deny".into());
+                        StateOutcome::Added("security deny".to_owned())
+                    }
+                    (Effect::Ask, "bash", _) => {
+                        agent.insert("ask".to_owned(), "always".into());
+                        StateOutcome::Added("ask always".to_owned())
+                    }
+                    (Effect::Allow, _, Some(pattern)) => {
+                        allowlist.push(json!({ "id": format!("quipu-{}", entry.id), "pattern": pattern }));
+                        StateOutcome::Added(format!("allowlist {pattern}"))
+                    }
+                    _ => StateOutcome::Left("no approval there says the same".to_owned()),
+                };
+                self.report(StatePart::Approval, FILE, &key, outcome);
+            }
+            if !allowlist.is_empty() {
+                agent.insert("allowlist".to_owned(), allowlist.into());
+            }
+            if !agent.is_empty() {
+                agents.insert(id, Value::Object(agent));
+            }
+        }
+        // What is asked about here is asked about there: a file without it would allow everything.
+        let defaults = json!({ "security": "allowlist", "ask": "on-miss", "askFallback": "deny" });
+        self.put(FILE, &json!({ "version": 1, "defaults": defaults, "agents": agents }))
+    }
+
+    async fn jobs(&mut self) -> Result<(), StateExportError> {
+        const FILE: &str = "cron/jobs.json";
+        let workspaces = self.workspaces();
+        let (mut jobs, mut after): (Vec<Value>, Option<JobKey>) = (Vec::new(), None);
+        loop {
+            let page = self.store.jobs(after.as_ref(), PAGE).await.map_err(Failure::from)?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.key.clone());
+            for job in &page {
+                let Some(scheduled) = ScheduledJob::of_job(job) else { continue };
+                match exported_job(job, &scheduled, &workspaces) {
+                    Ok((theirs, note)) => {
+                        let id = theirs.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
+                        self.report(StatePart::Job, FILE, job.key.as_str(), StateOutcome::Added(id));
+                        if let Some(note) = note {
+                            self.report(StatePart::Job, FILE, job.key.as_str(), StateOutcome::Note(note));
+                        }
+                        jobs.push(theirs);
+                    }
+                    Err(why) => {
+                        self.report(
+                            StatePart::Job,
+                            FILE,
+                            job.key.as_str(),
+                            StateOutcome::Left(why.to_owned()),
+                        );
+                    }
+                }
+            }
+        }
+        self.put(FILE, &json!({ "version": 1, "jobs": jobs }))
+    }
+
+    fn credentials(&mut self, secrets: SecretExport) -> Result<(), StateExportError> {
+        let file = format!("agents/{MAIN}/agent/auth-profiles.json");
+        let (portable, others) = AuthFile::new(&self.home.dir).portable().map_err(Failure::failed)?;
+        if secrets == SecretExport::Left {
+            if !portable.is_empty() {
+                let why = format!("{} credentials are not written: they are secret", portable.len());
+                self.report(StatePart::Credential, &file, "", StateOutcome::Left(why));
+            }
+            return Ok(());
+        }
+        let (mut profiles, mut names) = (Map::new(), BTreeMap::new());
+        for (id, credential) in portable {
+            let provider = id.split_once(':').map_or(id.as_str(), |(provider, _)| provider).to_owned();
+            let credential = match credential {
+                AdoptedCredential::Key(key) => ProfileCredential::Key(key.expose().to_owned()),
+                AdoptedCredential::Variable(name) => ProfileCredential::Variable(name),
+                AdoptedCredential::Login { access, refresh, expires, fields } => ProfileCredential::Login {
+                    access: access.expose().to_owned(),
+                    refresh: refresh.map(|refresh| refresh.expose().to_owned()),
+                    expires,
+                    fields,
+                },
+            };
+            let name = profile_name(&id, &provider);
+            profiles.insert(name.clone(), profile_json(&provider, &credential));
+            self.report(StatePart::Credential, &file, &id, StateOutcome::Added(name.clone()));
+            names.insert(id, (provider, name));
+        }
+        for id in others {
+            let why = "it is a command, or a login of another program".to_owned();
+            self.report(StatePart::Credential, &file, &id, StateOutcome::Left(why));
+        }
+        let mut order: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let config = self.home.config();
+        let row = crate::settings::Key::named("keyOrder").map(|key| config.row(key).value);
+        for id in row.iter().filter_map(Value::as_array).flatten().filter_map(Value::as_str) {
+            if let Some((provider, name)) = names.get(id) {
+                order.entry(provider.clone()).or_default().push(name.clone());
+            }
+        }
+        let mut document = json!({ "version": 1, "profiles": profiles });
+        if let (false, Some(document)) = (order.is_empty(), document.as_object_mut()) {
+            document.insert("order".to_owned(), json!(order));
+        }
+        self.put(&file, &document)
+    }
+}
+
+/// A job as it is there, and what of it is not.
+fn exported_job(
+    job: &Job,
+    scheduled: &ScheduledJob,
+    workspaces: &BTreeMap<PathBuf, String>,
+) -> Result<(Value, Option<String>), &'static str> {
+    let ScheduledWork::Prompt(work) = &scheduled.work else {
+        return Err("it is work of this program, which is not there");
+    };
+    let agent = workspaces.get(Path::new(&work.cwd)).ok_or("its directory is that of no agent")?;
+    let schedule = match &scheduled.when {
+        Recurrence::At(at) => {
+            let time = jiff::Timestamp::from_millisecond(*at).map_err(|_| "its time cannot be written")?;
+            json!({ "kind": "at", "at": format!("{time:.3}") })
+        }
+        Recurrence::Every { every_ms, anchor } => {
+            json!({ "kind": "every", "everyMs": every_ms, "anchorMs": anchor })
+        }
+        Recurrence::Cron { expression, zone } => {
+            json!({ "kind": "cron", "expr": expression, "tz": zone, "staggerMs": scheduled.jitter_ms })
+        }
+    };
+    let (delivery, note) = match &scheduled.target {
+        JobTarget::Nobody => (json!({ "mode": "none" }), None),
+        JobTarget::Terminal => (json!({ "mode": "announce" }), None),
+        JobTarget::Webhook(url) => (json!({ "mode": "webhook", "to": url }), None),
+        JobTarget::Desktop | JobTarget::Command(_) => {
+            let note =
+                format!("its answer goes nowhere: a {} is not possible there", scheduled.target.word());
+            (json!({ "mode": "none" }), Some(note))
+        }
+    };
+    let key = job.key.as_str();
+    let id = key.strip_prefix(KEYS).unwrap_or(key);
+    let mut payload = json!({ "kind": "agentTurn", "message": work.prompt });
+    if let (Some(model), Some(payload)) = (&work.model, payload.as_object_mut()) {
+        payload.insert("model".to_owned(), model.as_str().into());
+    }
+    let theirs = json!({
+        "id": id,
+        "agentId": agent,
+        "name": id,
+        "enabled": job.state != JobState::Paused,
+        "schedule": schedule,
+        "sessionTarget": "isolated",
+        "wakeMode": "now",
+        "payload": payload,
+        "delivery": delivery,
+        "state": {},
+    });
+    Ok((theirs, note))
+}
