@@ -51,7 +51,7 @@ pub struct AccessRules {
     pub write: Vec<PathBuf>,
     /// May be read.
     pub read: Vec<PathBuf>,
-    /// May never be written, even within the others.
+    /// May never be written, even within the others; a directory of `write` within them may.
     pub own: Vec<PathBuf>,
     /// The user's home, below which programs keep secrets.
     pub home: Option<PathBuf>,
@@ -116,6 +116,12 @@ struct Rules {
 }
 
 impl AccessRules {
+    /// Whether a path lies in a directory to work in that is itself one of ours, such as the workspace of a sandbox.
+    fn is_given(&self, real: &Path) -> bool {
+        let is_ours = |root: &&PathBuf| self.own.iter().any(|own| root.starts_with(own) && *root != own);
+        self.write.iter().filter(is_ours).any(|root| real.starts_with(root))
+    }
+
     fn configures(&self, real: &Path) -> bool {
         self.protects
             && self.write.iter().any(|root| real.strip_prefix(root).is_ok_and(crate::protected::configures))
@@ -249,7 +255,7 @@ impl Access {
         let resolved = real.is_absolute()
             && real.components().all(|part| !matches!(part, Component::ParentDir | Component::CurDir));
         match want {
-            AccessMode::Write if resolved && below(&rules.own) => Reach::Own,
+            AccessMode::Write if resolved && below(&rules.own) && !rules.is_given(real) => Reach::Own,
             _ if below(all.secrets()) || is_secret_name(real) => Reach::Secret,
             _ if !resolved => Reach::Outside,
             AccessMode::Read if below(&rules.write) || below(&rules.read) => Reach::Free,

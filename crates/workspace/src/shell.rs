@@ -14,6 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::child::{Child, Launch, is_here, prepares_bash};
+use crate::container::{ContainerCommand, InputKind};
 use crate::registry::Ticket;
 use crate::sandbox::CommandGuard;
 use crate::shell_input::ShellInput;
@@ -302,6 +303,58 @@ fn start(
     let (pipe, output) = io::pipe().map_err(ShellError::Lost)?;
     let pipe = pipe::Receiver::from_owned_fd(OwnedFd::from(pipe)).map_err(ShellError::Lost)?;
     let shell = find_shell();
+    let contained = command.sandbox.filter(|sandbox| sandbox.containers().is_some());
+    let (launch, gate) = match contained {
+        Some(sandbox) => {
+            let (input, gate) = io::pipe().map_err(ShellError::Lost)?;
+            let inside = ContainerCommand {
+                command: command.command,
+                cwd: command.cwd,
+                variables: command.env,
+                mark: &ticket.mark,
+                input: Some(input.into()),
+                input_kind: if begin == StartMode::WithInput {
+                    InputKind::StaysOpen
+                } else {
+                    InputKind::GateAlone
+                },
+                output: output.into(),
+            };
+            (sandbox.container_launch(inside).map_err(ShellError::Sandbox)?, Some(gate))
+        }
+        None => local_launch(command, &shell, begin, &directory, &ticket, output)?,
+    };
+    let started = match command.sandbox {
+        Some(sandbox) => sandbox.launch(launch, command.needs).map_err(ShellError::Sandbox)?,
+        None if launch.here => launch.start().map(|pid| (pid, None)),
+        None => std::thread::scope(|scope| {
+            let panicked = |_| Err(io::Error::other("a thread panicked"));
+            let started = scope.spawn(move || launch.start()).join().unwrap_or_else(panicked);
+            started.map(|pid| (pid, None))
+        }),
+    };
+    let failed = |source: io::Error| match source.raw_os_error().map(nix::errno::Errno::from_raw) {
+        Some(nix::errno::Errno::E2BIG) => ShellError::TooLong(command.command.len()),
+        _ => ShellError::Spawn { shell: shell.clone(), source },
+    };
+    let (pid, status) = started.map_err(failed)?;
+    let leader = pid.as_raw_nonzero().get();
+    let child = status.map_or_else(|| Child::new(pid), |status| Child::kept(pid, status));
+    let running =
+        RunningShell { child, leader, ticket, registry: registry.clone(), over: false, begun: None };
+    registry.started(&running.ticket, leader).map_err(ShellError::Guardian)?;
+    Ok(ReadyShell { running, pipe, gate, begun: CancellationToken::new() })
+}
+
+/// How a command is started that has no container, and its gate.
+fn local_launch(
+    command: &ShellCommand<'_>,
+    shell: &Path,
+    begin: StartMode,
+    directory: &std::fs::Metadata,
+    ticket: &Ticket,
+    output: io::PipeWriter,
+) -> Result<(Launch, Option<io::PipeWriter>), ShellError> {
     let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
     // With it, `cd sub` could lead elsewhere than rules and people read.
     environment.remove(OsStr::new("CDPATH"));
@@ -338,12 +391,12 @@ fn start(
     };
     let gate = gated.then(io::pipe).transpose().map_err(ShellError::Lost)?;
     let (program, arguments): (&Path, Vec<OsString>) = match gate {
-        None => (&shell, vec!["-c".into(), command.command.into()]),
+        None => (shell, vec!["-c".into(), command.command.into()]),
         Some(_) if around => {
-            let arguments = vec!["-c".into(), outside.into(), shell.clone().into(), command.command.into()];
+            let arguments = vec!["-c".into(), outside.into(), shell.into(), command.command.into()];
             (Path::new("/bin/sh"), arguments)
         }
-        Some(_) => (&shell, vec!["-c".into(), [inside, command.command].concat().into()]),
+        Some(_) => (shell, vec!["-c".into(), [inside, command.command].concat().into()]),
     };
     let (input, gate) = gate.map_or((None, None), |(input, gate)| (Some(input), Some(gate)));
     let launch = Launch {
@@ -351,30 +404,11 @@ fn start(
         arguments,
         environment,
         cwd: command.cwd.to_path_buf(),
-        here: is_here(&directory),
+        here: is_here(directory),
         input: input.map(OwnedFd::from),
         output: output.into(),
     };
-    let started = match command.sandbox {
-        Some(sandbox) => sandbox.launch(launch, command.needs).map_err(ShellError::Sandbox)?,
-        None if launch.here => launch.start().map(|pid| (pid, None)),
-        None => std::thread::scope(|scope| {
-            let panicked = |_| Err(io::Error::other("a thread panicked"));
-            let started = scope.spawn(move || launch.start()).join().unwrap_or_else(panicked);
-            started.map(|pid| (pid, None))
-        }),
-    };
-    let failed = |source: io::Error| match source.raw_os_error().map(nix::errno::Errno::from_raw) {
-        Some(nix::errno::Errno::E2BIG) => ShellError::TooLong(command.command.len()),
-        _ => ShellError::Spawn { shell: shell.clone(), source },
-    };
-    let (pid, status) = started.map_err(failed)?;
-    let leader = pid.as_raw_nonzero().get();
-    let child = status.map_or_else(|| Child::new(pid), |status| Child::kept(pid, status));
-    let running =
-        RunningShell { child, leader, ticket, registry: registry.clone(), over: false, begun: None };
-    registry.started(&running.ticket, leader).map_err(ShellError::Guardian)?;
-    Ok(ReadyShell { running, pipe, gate, begun: CancellationToken::new() })
+    Ok((launch, gate))
 }
 
 fn find_shell() -> PathBuf {
