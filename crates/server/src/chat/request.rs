@@ -253,7 +253,7 @@ fn earlier_of(messages: Vec<RawMessage>) -> Result<Option<String>, ApiError> {
         match role.as_str() {
             "system" | "developer" => instructions.push(text_of(message)?),
             "user" | "assistant" | "tool" | "function" => {
-                earlier.push(format!("{role}: {}", text_of(message)?))
+                earlier.push(format!("{role}: {}", text_of(message)?));
             }
             other => return Err(in_messages(format!("`{other}` is not a role of a message"))),
         }

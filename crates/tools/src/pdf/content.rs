@@ -90,7 +90,7 @@ impl PageText {
         match text {
             _ if self.text.len() > PAGE_TEXT => self.is_cut = true,
             Some(text) => {
-                self.text.extend(text.chars().filter(|char| !char.is_control()).flat_map(unligated))
+                self.text.extend(text.chars().filter(|char| !char.is_control()).flat_map(unligated));
             }
             None => {
                 self.unknown += 1;
