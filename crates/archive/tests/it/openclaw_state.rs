@@ -200,6 +200,47 @@ fn transcript_is_written_as_it_was() {
     assert!(!again[1].to_string().contains(SECRET), "{again:?}");
 }
 
+/// The same value with all numbers of one kind, and with the version of the header that is written.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => json!(number.as_f64()),
+        Value::Array(items) => items.iter().map(plain).collect(),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| match name.as_str() {
+                "version" => (name.clone(), json!(3.0)),
+                _ => (name.clone(), plain(value)),
+            })
+            .collect(),
+        other => other.clone(),
+    }
+}
+
+/// Written by the program itself, which answered to a server of a test.
+#[test]
+fn transcripts_of_the_program_are_read_whole() {
+    for (name, entries, texts) in [
+        ("openclaw-2026.5.20.jsonl", 9, &["u Hello there", "a Answer 1.", "u And again", "a Answer 2."][..]),
+        ("openclaw-2026.9.6.jsonl", 6, &["u From nine", "a Answer 4."]),
+    ] {
+        let text = crate::support::fixture(name);
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let session = lines[0]["id"].as_str().unwrap();
+        let archive = archive();
+        let path = format!("agents/main/sessions/{session}.jsonl");
+        std::fs::create_dir_all(archive.dir.path().join("agents/main/sessions")).unwrap();
+        let report = archive.take("openclaw", &path, &text);
+        assert_eq!(
+            (report.added, report.lost, report.repaired, report.changed),
+            (entries, 0, 0, 0),
+            "{report:?}"
+        );
+        assert_eq!(crate::agents::shorts(&archive.messages(session)), texts);
+        let (_, again) = exported(&archive, session);
+        assert_eq!(again.iter().map(plain).collect::<Vec<_>>(), lines.iter().map(plain).collect::<Vec<_>>());
+    }
+}
+
 /// Events of a session as a database has them.
 fn events(database: &GatewayDatabase, all: &[Value], packed: fn(usize) -> bool) {
     for (at, event) in all.iter().enumerate() {

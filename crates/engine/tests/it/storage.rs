@@ -155,6 +155,9 @@ impl Store for FailingStore {
     fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, OpenWork> {
         self.inner.pending(session)
     }
+    fn inboxes<'a>(&'a self, beginning: &'a str) -> Fut<'a, Vec<SessionId>> {
+        self.inner.inboxes(beginning)
+    }
     fn reserve(&self, ask: ReserveRequest) -> Fut<'_, Reservation> {
         self.inner.reserve(ask)
     }

@@ -359,6 +359,15 @@ impl Store for MemoryStore {
         answer(Ok(self.tables().open.get(session).cloned().unwrap_or_default()))
     }
 
+    fn inboxes<'a>(&'a self, beginning: &'a str) -> Fut<'a, Vec<SessionId>> {
+        let tables = self.tables();
+        let open = tables.open.iter().filter(|(_, work)| !work.inbox.is_empty());
+        let mut found: Vec<SessionId> = open.map(|(session, _)| session.clone()).collect();
+        found.retain(|session| session.as_str().starts_with(beginning));
+        found.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+        answer(Ok(found))
+    }
+
     fn reserve(&self, ask: ReserveRequest) -> Fut<'_, Reservation> {
         answer(Ok(self.tables().reserve(ask)))
     }
