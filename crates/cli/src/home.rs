@@ -184,6 +184,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         profile: task.profile.map(Into::into),
         editor: None,
         shell: None,
+        conversation: None,
         servers: Vec::new(),
         web_search: task.web_search,
         tools: task.model.tools.clone(),

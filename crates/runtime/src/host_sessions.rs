@@ -9,11 +9,11 @@ use futures_util::future::{BoxFuture, join_all};
 use quipu::protocol::{Json, Notice, SessionId};
 use quipu::store::{Commit, Durability, Graph, InboxItem, Op, RefName, StoreError, conversation_inbox};
 use quipu::{LiveChanges, Session};
-use quipu_host::{Failure, Home, OpenRequest, Question, SessionTarget};
+use quipu_host::{ConversationPlace, Failure, Home, OpenRequest, Question, SessionTarget};
 use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit, RwLock, Semaphore};
 use tokio::time::Instant;
 
-use crate::keys::{AgentId, DEFAULT_AGENT, SessionKey};
+use crate::keys::{AgentId, DEFAULT_AGENT, DirectKeys, SessionKey};
 use crate::source::{SessionSource, SourcedSession};
 
 /// The row of an inbox that names the session.
@@ -309,6 +309,11 @@ impl Inner {
         let mut request = (self.request)(key);
         request.which = known.map_or(SessionTarget::New, |id| SessionTarget::Session(id.to_string()));
         request.is_shared = true;
+        request.conversation = Some(ConversationPlace {
+            agent: key.agent().map_or(DEFAULT_AGENT, AgentId::as_str).to_owned(),
+            name: key.to_string(),
+            is_main: key.is_main(&DirectKeys::default().main_key),
+        });
         request.store = Some(self.store.clone());
         let here = (Question::Here, Some(true));
         let nobody = [

@@ -53,6 +53,8 @@ fn each_mode_asks_for_its_actions() {
             caches: vec![],
             cache_layers: None,
             network: Network::Open,
+            workspace: WorkspaceAccess::Write,
+            containers: None,
             namespaces: None,
             needs: CommandNeeds::default(),
             support: Some(support),
@@ -264,5 +266,33 @@ fn going_elsewhere_is_asked_each_time_unless_a_rule_says_more() {
     for mode in [Ask, Workspace, Full] {
         assert_eq!(decide(TravelRule::Allow, mode), "allow");
         assert!(decide(TravelRule::Deny, mode).starts_with("deny"));
+    }
+}
+
+#[test]
+fn read_only_workspace_refuses_changes_in_every_mode() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    std::fs::create_dir_all(root.join("work")).unwrap();
+    for mode in [PermissionMode::Ask, PermissionMode::Workspace, PermissionMode::Full] {
+        let rules = PermissionRules {
+            mode,
+            cwd: root.join("work"),
+            own: root.join("own"),
+            workspace: WorkspaceAccess::Read,
+            support: Some(FULL),
+            ..PermissionRules::default()
+        };
+        let permissions = Permissions::new(rules, []);
+        let decided = |touches: Touches, tool: &str| word(Case { permissions: &permissions, touches }.decide(tool));
+        assert_eq!(decided(Touches::Reads(vec![root.join("work/f")]), "read"), "allow");
+        for path in ["work/f", "elsewhere/f"] {
+            let refused = decided(Touches::Writes(vec![root.join(path)]), "write");
+            assert!(refused.starts_with("deny") && refused.contains("sandbox.workspaceAccess"), "{refused}");
+        }
+        assert_eq!(permissions.sandbox().unwrap().write(), [] as [PathBuf; 0]);
+        let access = permissions.access();
+        assert!(access.may_read(&root.join("work/f")));
+        assert_ne!(access.reach(&root.join("work/f"), AccessMode::Write), Reach::Free);
     }
 }
