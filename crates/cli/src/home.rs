@@ -185,6 +185,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         profile: task.profile.map(Into::into),
         editor: None,
         shell: None,
+        conversation: None,
         servers: Vec::new(),
         added_tools: Vec::new(),
         web_search: task.web_search,

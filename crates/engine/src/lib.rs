@@ -110,7 +110,7 @@ pub use models::{ModelLookupError, Models, PurposeModel};
 pub use opening::{OpenedSession, holds_notes, takes_no_prompts};
 pub use outputs::{KeptOutputs, Outputs};
 pub use owner::{is_dead_owner, with_lease};
-pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
+pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule, WorkspaceAccess};
 pub use planning::PLANS_PURPOSE;
 pub use planning_settings::PlanningSettings;
 pub use policies::{
@@ -171,7 +171,7 @@ pub use quipu_seal::Sealer;
 pub use quipu_store as store;
 pub use quipu_tools::{
     BackgroundCommands, BackgroundError, BackgroundTool, Confinement, FunctionTool, Invocation, Preparation,
-    Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined, builtin_isolated,
+    Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined, builtin_contained, builtin_isolated,
     builtin_with_background,
 };
 pub use quipu_transcript::{
@@ -180,6 +180,7 @@ pub use quipu_transcript::{
     typed_text,
 };
 pub use quipu_workspace::{
-    Access, AccessMode, Cache, CommandNeeds, Doors, EditorFiles, Helpers, Launcher, Namespaces, Network,
+    Access, AccessMode, Cache, CommandNeeds, ContainerEnd, ContainerEngine, ContainerError, ContainerLimits,
+    ContainerMount, Containers, Doors, EditorFiles, Helpers, Launcher, Namespaces, Network, PruneLimits,
     Reach, Sandbox, SandboxSupport, caches, run_launcher,
 };

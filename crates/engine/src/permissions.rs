@@ -10,8 +10,8 @@ use quipu_protocol::{CommandInput, Scope};
 use quipu_rules::{Effect, FileAccess, Host, Rule, RuleSet, Verdict};
 use quipu_tools::{BackgroundTool, Touches};
 use quipu_workspace::{
-    Access, AccessMode, AccessRules, Cache, CommandNeeds, FileKeys, HostRules, Namespaces, Network, Reach,
-    Sandbox, SandboxSupport, file_key, git_directories, has_other_names,
+    Access, AccessMode, AccessRules, Cache, CommandNeeds, Containers, FileKeys, HostRules, Namespaces,
+    Network, Reach, Sandbox, SandboxSupport, file_key, git_directories, has_other_names,
 };
 
 use crate::bound_files::{BoundFile, BoundGrant, bound, command_files, difference};
@@ -30,6 +30,16 @@ pub enum PermissionMode {
     Workspace,
     /// Everything that the user can do, unasked and unconfined.
     Full,
+}
+
+/// Whether tools and commands of a session change its workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WorkspaceAccess {
+    /// They do.
+    #[default]
+    Write,
+    /// They read it. Commands write in their directory for temporary files alone, and no file tool writes anything.
+    Read,
 }
 
 /// Whether a model may take its session to earlier points of it.
@@ -69,6 +79,11 @@ pub struct PermissionRules {
     pub cache_layers: Option<PathBuf>,
     /// Whether confined commands can use the network: in namespaces they ask for it by default, without them they can.
     pub network: Network,
+    /// Whether tools and commands change the workspace.
+    pub workspace: WorkspaceAccess,
+    /// The containers that commands run in, in place of namespaces. The mode `full` counts as `workspace` then, and where the
+    /// workspace is read-only.
+    pub containers: Option<Containers>,
     /// What runs commands in namespaces, where the system has them; without it Landlock alone confines them.
     pub namespaces: Option<Namespaces>,
     /// What commands may do without asking where they would have to ask.
@@ -129,6 +144,7 @@ struct Bounds {
     unconfined: Option<String>,
     /// Whether commands must ask for what namespaces close, and what they need not ask for.
     isolated: bool,
+    workspace: WorkspaceAccess,
     network: Network,
     needs: CommandNeeds,
     travel: TravelRule,
@@ -204,6 +220,7 @@ impl Permissions {
             sandbox: old.sandbox.clone(),
             unconfined: old.unconfined.clone(),
             isolated: old.isolated,
+            workspace: old.workspace,
             network: old.network,
             needs: CommandNeeds::default(),
             travel: TravelRule::Deny,
@@ -239,6 +256,16 @@ impl Permissions {
     pub fn isolates(&self) -> bool {
         let bounds = self.bounds();
         bounds.isolated && bounds.confinement().is_some()
+    }
+
+    /// Whether commands run in containers.
+    pub fn contains(&self) -> bool {
+        self.bounds().confinement().is_some_and(|sandbox| sandbox.containers().is_some())
+    }
+
+    /// Whether tools and commands change the workspace.
+    pub fn workspace(&self) -> WorkspaceAccess {
+        self.bounds().workspace
     }
 
     /// What rules say of a host that a tool would reach. Denied where the session is kept off the network.
@@ -394,12 +421,16 @@ impl Bounds {
             mut caches,
             cache_layers,
             network,
-            namespaces,
+            workspace,
+            containers,
+            mut namespaces,
             needs,
             support,
             travel,
             rules: user_rules,
         } = rules;
+        let is_bounded = containers.is_some() || workspace == WorkspaceAccess::Read;
+        let mode = if is_bounded && mode == PermissionMode::Full { PermissionMode::Workspace } else { mode };
         let roots = RuleRoots { cwd: file_key(&cwd), home: home.as_deref().map(file_key) };
         let mut write = vec![cwd.clone()];
         write.extend(add_dirs);
@@ -422,6 +453,8 @@ impl Bounds {
         // What watches over commands is not confined, and needs a shell that they leave alone.
         let shell = file_key(Path::new("/bin/sh"));
         let unconfined = match support {
+            // A container needs nothing of that, and says itself what it needs.
+            _ if containers.is_some() => None,
             SandboxSupport::Missing => Some(format!("{MISSING}; {WHAT_TO_SET}")),
             SandboxSupport::TooOld => Some(format!("{TOO_OLD}; {WHAT_TO_SET}")),
             SandboxSupport::Full { .. } => all.iter().chain(&commands).find(|root| own.starts_with(root)).map(|root| {
@@ -442,8 +475,17 @@ impl Bounds {
             }),
         };
         let rules = AccessRules { write, read, own: vec![own], home, protects: false };
-        let tools = AccessRules { protects: !needs.protected, ..rules.clone() };
+        let mut tools = AccessRules { protects: !needs.protected, ..rules.clone() };
         let restores = Access::within(rules);
+        if workspace == WorkspaceAccess::Read {
+            commands.clear();
+            let roots = std::mem::take(&mut tools.write);
+            if let Some(namespaces) = &mut namespaces {
+                // Also where it lies in what is covered, such as `/tmp`.
+                namespaces.visible.extend(roots.iter().filter(|root| root.exists()).cloned());
+            }
+            tools.read.extend(roots);
+        }
         let access = match mode {
             PermissionMode::Full => Access::default(),
             PermissionMode::Ask | PermissionMode::Workspace => Access::within(tools),
@@ -452,13 +494,15 @@ impl Bounds {
             mode,
             access,
             restores,
-            isolated: namespaces.is_some() && unconfined.is_none(),
+            isolated: namespaces.is_some() && containers.is_none() && unconfined.is_none(),
+            workspace,
             network,
             needs,
             // In the mode `full`, too: another mode may follow.
             sandbox: unconfined.is_none().then(|| {
                 let sandbox = Sandbox::new(commands).with_caches(caches).with_cache_layers(cache_layers);
-                Arc::new(sandbox.with_network(network).with_namespaces(namespaces).with_hosts(hosts.clone()))
+                let sandbox = sandbox.with_network(network).with_containers(containers);
+                Arc::new(sandbox.with_namespaces(namespaces).with_hosts(hosts.clone()))
             }),
             unconfined: unconfined.filter(|_| mode != PermissionMode::Full),
             travel,
@@ -489,6 +533,9 @@ impl Bounds {
         want: AccessMode,
         asked: Option<String>,
     ) -> Decision {
+        if want == AccessMode::Write && self.workspace == WorkspaceAccess::Read {
+            return Decision::Deny { reason: READ_ONLY.to_owned() };
+        }
         let access = self.access();
         let mut reasons = Vec::new();
         // What may not last: the same path could lead to other files later.
@@ -662,6 +709,7 @@ fn ask(granted: &dyn Fn(&Grant) -> bool, tool: &str, question: String, subject: 
     Decision::Ask { question, subject: grant.subject }
 }
 
+const READ_ONLY: &str = "The workspace is read-only in this session (`sandbox.workspaceAccess`).";
 const MISSING: &str = "this system has no Landlock (needs Linux 5.13 or later with Landlock enabled)";
 const TOO_OLD: &str = "this kernel's Landlock cannot restrict truncation (needs Linux 6.2 or later)";
 const WHAT_TO_SET: &str = "permissions `full` run commands without a sandbox and without asking";

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use quipu::{
-    BackgroundTool, Confinement, Tool, builtin, builtin_confined, builtin_isolated, builtin_with_background,
+    BackgroundTool, Confinement, Tool, WorkspaceAccess, builtin, builtin_confined, builtin_contained,
+    builtin_isolated, builtin_with_background,
 };
 
 use crate::{SavedPermissions, ToolAdapter};
@@ -11,6 +12,7 @@ use crate::{SavedPermissions, ToolAdapter};
 /// The built-in tools.
 pub(crate) fn shell_tools(permissions: &SavedPermissions, background: bool) -> Vec<Arc<dyn Tool>> {
     let confinement = match (permissions.isolates(), permissions.confines()) {
+        _ if permissions.contains() => Confinement::Container,
         (true, _) => Confinement::Namespaces,
         (false, true) => Confinement::Files,
         (false, false) => Confinement::None,
@@ -20,6 +22,7 @@ pub(crate) fn shell_tools(permissions: &SavedPermissions, background: bool) -> V
         (false, Confinement::None) => builtin(),
         (false, Confinement::Files) => builtin_confined(),
         (false, Confinement::Namespaces) => builtin_isolated(),
+        (false, Confinement::Container) => builtin_contained(),
     }
 }
 
@@ -27,6 +30,13 @@ pub(crate) fn shell_tools(permissions: &SavedPermissions, background: bool) -> V
 pub(crate) fn adapt_shell(tools: &mut [Arc<dyn Tool>], adapt: &ToolAdapter) {
     for tool in tools.iter_mut().filter(|tool| tool.spec().name == "bash") {
         *tool = adapt(tool.clone());
+    }
+}
+
+/// Tools that change files go where the workspace is read-only.
+pub(crate) fn keep_readers(tools: &mut Vec<Arc<dyn Tool>>, permissions: &SavedPermissions) {
+    if permissions.workspace() == WorkspaceAccess::Read {
+        tools.retain(|tool| !matches!(tool.spec().name.as_str(), "write" | "edit" | "apply_patch"));
     }
 }
 

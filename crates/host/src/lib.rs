@@ -142,7 +142,9 @@ pub use prompt_report::{FileSize, PromptReport, SectionSize, SkillSize, ToolSize
 pub use purposes::{DREAM_PURPOSE, FLUSH_PURPOSE, PAST_PURPOSE, PROOF_PURPOSE};
 pub use quipu_past::PastId;
 pub use quipu_policy::{ChatGroup, RemovalRule, Sender, ToolName};
-pub use request::{OpenRequest, PermissionRequest, Question, SessionAudience, SessionTarget, ToolAdapter};
+pub use request::{
+    ConversationPlace, OpenRequest, PermissionRequest, Question, SessionAudience, SessionTarget, ToolAdapter,
+};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
 pub use saved::SavedPermissions;
@@ -154,8 +156,8 @@ pub use search::{FoundItem, FoundItems};
 pub use semantic::{SemanticReport, SemanticSearch};
 pub use session_file::{Mirror, is_file};
 pub use settings::{
-    BudgetSettings, DreamingSettings, FallbackSettings, NamedAgent, Problem, ProblemKind, QueueConfig,
-    SandboxSettings, SettingRow, Settings, Source,
+    BudgetSettings, ContainerSettings, DreamingSettings, FallbackSettings, NamedAgent, Problem, ProblemKind,
+    QueueConfig, SandboxMode, SandboxScope, SandboxSettings, SandboxWorkspace, SettingRow, Settings, Source,
 };
 pub use sources::Sources;
 pub use suggestions::{

@@ -93,6 +93,8 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
         return Err(Failure::request("a working directory was given, but no session to continue in it")
             .advise(Advice::NameForDirectory));
     }
+    let in_sandbox = crate::sandbox::in_own_workspace(home, request)?;
+    let request = in_sandbox.as_ref().unwrap_or(request);
     let here = &*request.here;
     let store: Arc<dyn Graph> = if request.in_memory {
         match &request.memory {
@@ -385,6 +387,7 @@ async fn prepare(
     with_patch_tool(&mut options.tools, config.patch_tool, &options.model, kept);
     let names = request.tools.as_deref().or(config.tools.built_in.as_deref());
     with_listed_tools(&mut options.tools, names);
+    crate::background::keep_readers(&mut options.tools, &permissions);
     crate::background::keep_with_bash(&mut options.tools);
     if let Some(adapt) = &request.shell {
         crate::background::adapt_shell(&mut options.tools, adapt);

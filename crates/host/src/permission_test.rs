@@ -67,6 +67,7 @@ pub fn test_permission(
         network: None,
         needs: CommandNeeds::default(),
         allow_tobe: false,
+        conversation: None,
     };
     let saved = source.rules()?;
     let (rules, grants) = source.read(&UnsavedPermissions::default())?;

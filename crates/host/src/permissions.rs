@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use quipu::rules::{Effect, Rule, RuleSet};
 use quipu::{
     BoundFile, BoundGrant, Cache, CommandNeeds, Grant, Namespaces, Network, PermissionMode, PermissionRules,
-    Permissions, TravelRule,
+    Permissions, TravelRule, WorkspaceAccess,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::commit_trailers::CommitTrailers;
 use crate::state_file::{State, StateFile};
-use crate::{Advice, Failure, Home, env, sandbox};
+use crate::{Advice, ConversationPlace, Failure, Home, env, sandbox};
 
 /// `permissions.json`. Keys are true paths of directories.
 #[derive(Debug, Serialize, Deserialize)]
@@ -418,7 +418,7 @@ impl Record {
 const RULES: usize = 1_000;
 
 /// What the directory of a project is called where there is one for each.
-fn project_name(cwd: &Path) -> String {
+pub(crate) fn project_name(cwd: &Path) -> String {
     let name = cwd.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let name: String =
         name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).take(40).collect();
@@ -446,6 +446,8 @@ pub(crate) struct Source {
     pub(crate) network: Option<Network>,
     pub(crate) needs: CommandNeeds,
     pub(crate) allow_tobe: bool,
+    /// The conversation that the session is for.
+    pub(crate) conversation: Option<ConversationPlace>,
 }
 
 impl Source {
@@ -468,6 +470,7 @@ impl Source {
         }
         rules.network = self.network.unwrap_or(rules.network);
         rules.needs = self.needs;
+        sandbox::put(&self.home, self.conversation.as_ref(), &self.project, &mut rules)?;
         Ok((rules, grants))
     }
 
@@ -550,6 +553,8 @@ fn rules(
         cache_layers: sandbox.separates_caches.then(|| home.cache_layers().join(project_name(cwd))),
         home: user_home,
         network: sandbox.network,
+        workspace: WorkspaceAccess::Write,
+        containers: None,
         namespaces,
         needs: CommandNeeds::default(),
         support: None,

@@ -74,6 +74,17 @@ pub struct SessionAudience {
     pub sender: Option<Sender>,
 }
 
+/// Which conversation a session is for, as sandboxes of a scope tell them apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConversationPlace {
+    /// Its agent.
+    pub agent: String,
+    /// The name of the conversation.
+    pub name: String,
+    /// Whether it is the main one of its agent.
+    pub is_main: bool,
+}
+
 /// Puts a tool in the place of another one.
 pub type ToolAdapter = Arc<dyn Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync>;
 
@@ -145,6 +156,9 @@ pub struct OpenRequest {
     pub editor: Option<Arc<dyn EditorFiles>>,
     /// Takes the tool that runs commands, and gives the one that is offered.
     pub shell: Option<ToolAdapter>,
+    /// The conversation that the session is for; `None` for one of a person at this machine, which counts as the main one of an agent
+    /// `main`.
+    pub conversation: Option<ConversationPlace>,
     /// Servers of tools that the front brings along, by name, behind those of files.
     pub servers: Vec<(String, ServerConfig)>,
     /// Tools of the front, behind Quipu's own.

@@ -1,8 +1,16 @@
 //! What the sandbox of commands is made of: `sandbox` of the settings, and ourselves as its keeper.
 
-use quipu::{Doors, Launcher, Permissions};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 
-use crate::Home;
+use quipu::{
+    AccessMode, ContainerEnd, ContainerMount, Containers, Doors, Launcher, Network, PermissionRules,
+    Permissions, PruneLimits, WorkspaceAccess,
+};
+
+use crate::settings::{SandboxMode, SandboxScope, SandboxSettings, SandboxWorkspace};
+use crate::{ConversationPlace, Failure, Home, OpenRequest, SessionTarget};
 
 /// The argument with which we become the keeper of a sandbox.
 pub const SANDBOX: &str = "__sandbox";
@@ -29,6 +37,125 @@ pub(crate) fn doors(home: &Home) -> Doors {
         doors.sockets.push(service.into());
     }
     doors
+}
+
+/// Where commands in a container find the workspace.
+const WORKSPACE: &str = "/workspace";
+/// The agent of sessions that are for no conversation.
+const MAIN: &str = "main";
+
+/// Whether the session of a conversation works in a sandbox of a scope.
+fn applies(settings: &SandboxSettings, conversation: Option<&ConversationPlace>) -> bool {
+    match settings.mode {
+        SandboxMode::Off => false,
+        SandboxMode::NonMain => conversation.is_some_and(|place| !place.is_main),
+        SandboxMode::All => true,
+    }
+}
+
+/// What the sessions of a sandbox have in common.
+fn scope(settings: &SandboxSettings, conversation: Option<&ConversationPlace>, project: &Path) -> String {
+    match (settings.scope, conversation) {
+        (SandboxScope::Shared, _) => "shared".to_owned(),
+        (SandboxScope::Agent, place) => format!("agent:{}", place.map_or(MAIN, |place| place.agent.as_str())),
+        (SandboxScope::Session, Some(place)) => format!("session:{}", place.name),
+        // Of a person at this machine, who has one session after the other in a directory.
+        (SandboxScope::Session, None) => format!("directory:{}", project.display()),
+    }
+}
+
+/// The folder that sessions of a sandbox work in, where they have nothing of their own workspace.
+fn own_workspace(home: &Home, scope: &str) -> PathBuf {
+    sandboxes(home).join(crate::permissions::project_name(Path::new(scope)))
+}
+
+fn sandboxes(home: &Home) -> PathBuf {
+    // As sessions name their directories.
+    home.dir.canonicalize().unwrap_or_else(|_| home.dir.clone()).join("sandboxes")
+}
+
+/// The request for a session in the folder of its sandbox, where it works in one of its own.
+///
+/// # Errors
+/// The folder cannot be made.
+pub(crate) fn in_own_workspace(home: &Home, request: &OpenRequest) -> Result<Option<OpenRequest>, Failure> {
+    let config = home.config();
+    let (settings, conversation) = (&config.sandbox, request.conversation.as_ref());
+    if !applies(settings, conversation) || settings.workspace != SandboxWorkspace::Own {
+        return Ok(None);
+    }
+    let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
+    make(&home.dir).and_then(|()| make(&sandboxes(home))).map_err(|error| {
+        Failure::failed(format!("the folder of sandboxes cannot be made ({}): {error}", home.dir.display()))
+    })?;
+    let own = own_workspace(home, &scope(settings, conversation, &request.here));
+    make(&own).map_err(|error| {
+        Failure::failed(format!("the workspace of the sandbox cannot be made ({}): {error}", own.display()))
+    })?;
+    let mut request = request.clone();
+    match request.which {
+        SessionTarget::New | SessionTarget::Newest => request.here = own,
+        SessionTarget::Session(_) | SessionTarget::Fork(_) => request.cwd = Some(own),
+    }
+    Ok(Some(request))
+}
+
+/// Puts the sandbox of a session in a directory into its rules.
+///
+/// # Errors
+/// The session has a workspace that its sandbox does not give it.
+pub(crate) fn put(
+    home: &Home,
+    conversation: Option<&ConversationPlace>,
+    project: &Path,
+    rules: &mut PermissionRules,
+) -> Result<(), Failure> {
+    let config = home.config();
+    let settings = &config.sandbox;
+    if !applies(settings, conversation) {
+        return Ok(());
+    }
+    if settings.workspace == SandboxWorkspace::Own {
+        if !project.starts_with(sandboxes(home)) {
+            return Err(Failure::request(
+                "`sandbox.workspaceAccess` was set to `none` while the session was open; open it again",
+            ));
+        }
+        // What was added for the directory is not of this sandbox.
+        rules.add_dirs.clear();
+        if let Some(namespaces) = &mut rules.namespaces {
+            namespaces.visible.push(rules.cwd.clone());
+        }
+    }
+    if settings.workspace == SandboxWorkspace::Read {
+        rules.workspace = WorkspaceAccess::Read;
+    }
+    let Some(container) = settings.container.clone() else { return Ok(()) };
+    let access = match settings.workspace {
+        SandboxWorkspace::Read => AccessMode::Read,
+        SandboxWorkspace::Own | SandboxWorkspace::Write => AccessMode::Write,
+    };
+    let mut mounts = container.mounts;
+    let added = rules.add_dirs.iter();
+    mounts.extend(added.map(|path| ContainerMount { source: path.clone(), target: path.clone(), access }));
+    rules.containers = Some(Containers {
+        engine: container.engine,
+        image: container.image,
+        runtime: container.runtime,
+        network: if rules.network == Network::Closed { "none".to_owned() } else { container.network },
+        prefix: container.prefix,
+        scope: scope(settings, conversation, project),
+        workspace: ContainerMount { source: rules.cwd.clone(), target: WORKSPACE.into(), access },
+        mounts,
+        variables: container.variables,
+        limits: container.limits,
+        prune: PruneLimits::default(),
+        end: ContainerEnd::Stopped,
+        state: home.dir.join("containers"),
+        home: rules.home.clone(),
+        hidden: vec![home.dir.clone()],
+    });
+    Ok(())
 }
 
 /// Why commands do not run in namespaces, and what they can reach then.

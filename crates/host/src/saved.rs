@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use quipu::rules::{Effect, Rule};
 use quipu::{
     CommandNeeds, Decision, Grant, GrantError, Network, PermissionMode, Permissions, Policy, PolicyVersion,
-    Proposal,
+    Proposal, WorkspaceAccess,
 };
 use quipu_protocol::Scope;
 use quipu_workspace::{Access, Sandbox};
@@ -82,6 +82,16 @@ impl SavedPermissions {
     /// Whether commands run in namespaces.
     pub fn isolates(&self) -> bool {
         self.permissions.isolates()
+    }
+
+    /// Whether commands run in containers.
+    pub fn contains(&self) -> bool {
+        self.permissions.contains()
+    }
+
+    /// Whether tools and commands change the workspace.
+    pub fn workspace(&self) -> WorkspaceAccess {
+        self.permissions.workspace()
     }
 
     /// Why commands are not confined, though they should be.
@@ -291,6 +301,7 @@ pub(crate) fn of_request(
         network,
         needs: CommandNeeds { network: allow_network, protected: allow_protected },
         allow_tobe,
+        conversation: request.conversation.clone(),
     };
     let permissions = SavedPermissions::of(source, unsaved, keep)?;
     if network.is_some() {

@@ -11,12 +11,13 @@ use quipu::store::{
 };
 use quipu::{LiveChanges, OpenedSession, Session, Tool};
 use quipu_host::{
-    ChatGroup, Failure, Home, OpenRequest, Question, Sender, SessionTarget, SettingsToolFilter, agent_request,
+    ChatGroup, ConversationPlace, Failure, Home, OpenRequest, Question, Sender, SessionTarget,
+    SettingsToolFilter, agent_request,
 };
 use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit, RwLock, Semaphore};
 use tokio::time::Instant;
 
-use crate::keys::{AgentId, DEFAULT_AGENT, KeyPlace, SessionKey};
+use crate::keys::{AgentId, DEFAULT_AGENT, DirectKeys, KeyPlace, SessionKey};
 use crate::queue::{Authority, MessageGroup};
 use crate::source::{SessionSource, SourcedSession};
 
@@ -403,6 +404,11 @@ impl Inner {
         request.audience.sender = Some(sender.unwrap_or_default());
         request.which = known.map_or(SessionTarget::New, |id| SessionTarget::Session(id.to_string()));
         request.is_shared = true;
+        request.conversation = Some(ConversationPlace {
+            agent: key.agent().map_or(DEFAULT_AGENT, AgentId::as_str).to_owned(),
+            name: key.to_string(),
+            is_main: key.is_main(&DirectKeys::default().main_key),
+        });
         request.store = Some(self.store.clone());
         let here = (Question::Here, Some(true));
         let nobody = [

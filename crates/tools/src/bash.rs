@@ -108,6 +108,16 @@ impl Bash {
         tool
     }
 
+    /// The tool, telling the model that commands run in a container, where the workspace has another path.
+    pub fn contained(registry: Arc<ProcessRegistry>) -> Self {
+        let mut tool = Self::new(registry);
+        tool.spec.description.push_str(
+            " Commands run in a container without a network: `pwd` shows where the working directory is there, and file tools \
+             take such paths too. Writes only there, in /tmp and in $HOME, which do not last.",
+        );
+        tool
+    }
+
     /// The tool, telling the model that commands run in namespaces of their own, and how to ask for more. Whether a call that
     /// asks may run is for the policy to say.
     pub fn isolated(registry: Arc<ProcessRegistry>) -> Self {

@@ -66,6 +66,19 @@ pub(crate) fn closed(text: &str, failed: bool, needs: CommandNeeds, sandbox: &Sa
         .lines()
         .filter(|line| failed || is_complaint(line))
         .fold(DenialSigns::default(), DenialSigns::and);
+    if let Some(containers) = sandbox.containers() {
+        let mut told = Vec::new();
+        if met.network && containers.network == "none" {
+            told.push("Commands run in a container that has no network.");
+        }
+        if met.read_only {
+            told.push(
+                "In the container only the working directory, as far as the user allows it, /tmp, /var/tmp and /run can be \
+                 changed; files that configure git, agents, editors and shells cannot.",
+            );
+        }
+        return (!told.is_empty()).then(|| format!("[{}]", told.join(" ")));
+    }
     let network = sandbox.network();
     let mut told: Vec<String> = Vec::new();
     let hosts = sandbox.hosts().filter(|_| !needs.network);

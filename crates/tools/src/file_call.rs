@@ -36,7 +36,7 @@ impl<A: FileArguments> FileCall<A> {
     /// The output of the call, when the arguments do not fit the tool.
     pub(crate) fn new(call: &Invocation, cx: &ToolContext) -> Result<Self, ToolOutput> {
         let arguments: A = arguments(&call.args).map_err(ToolOutput::error)?;
-        let path = A::resolve(&cx.cwd, arguments.path());
+        let path = A::resolve(&cx.cwd, &cx.outside(arguments.path()));
         Ok(Self { arguments, path, access: cx.access.clone(), cancel: cx.cancel.clone() })
     }
 
@@ -63,7 +63,7 @@ impl<A: FileArguments> FileCall<A> {
 /// The key of the file that the arguments name, for [`Tool::touches`](crate::Tool::touches). Empty where they name none.
 pub(crate) fn touched_files<A: FileArguments>(args: &serde_json::Value, cx: &ToolContext) -> Vec<PathBuf> {
     let path = args.get("path").and_then(serde_json::Value::as_str);
-    path.map(|path| file_key(&A::resolve(&cx.cwd, path))).into_iter().collect()
+    path.map(|path| file_key(&A::resolve(&cx.cwd, &cx.outside(path)))).into_iter().collect()
 }
 
 /// Runs `work` on a thread that may block.

@@ -70,6 +70,12 @@ pub fn builtin_isolated() -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(Read::new()), bash, Arc::new(Edit::new()), Arc::new(Write::new())]
 }
 
+/// [`builtin_confined`], for a session whose commands run in a container: the model is told that.
+pub fn builtin_contained() -> Vec<Arc<dyn Tool>> {
+    let bash = Arc::new(Bash::contained(Arc::default()));
+    vec![Arc::new(Read::new()), bash, Arc::new(Edit::new()), Arc::new(Write::new())]
+}
+
 /// What confines the commands of the built-in tools, which models are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Confinement {
@@ -80,6 +86,8 @@ pub enum Confinement {
     Files,
     /// Namespaces: [`builtin_isolated`].
     Namespaces,
+    /// A container: [`builtin_contained`].
+    Container,
 }
 
 /// The built-in tools with background commands: `bash` takes `run_in_background`, and `background` stands behind it. They
@@ -90,6 +98,7 @@ pub fn builtin_with_background(confinement: Confinement) -> Vec<Arc<dyn Tool>> {
         Confinement::None => Bash::new(registry),
         Confinement::Files => Bash::confined(registry),
         Confinement::Namespaces => Bash::isolated(registry),
+        Confinement::Container => Bash::contained(registry),
     };
     vec![
         Arc::new(Read::new()),

@@ -1,7 +1,8 @@
 //! What a tool is.
 
+use std::borrow::Cow;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -82,6 +83,14 @@ pub struct ToolContext {
     pub sandbox: Option<Arc<Sandbox>>,
     /// The background commands of the session, where it may have some.
     pub background: Option<BackgroundCommands>,
+}
+
+impl ToolContext {
+    /// A path as this machine names it, where commands run in a container that has another name for it.
+    pub(crate) fn outside<'a>(&self, path: &'a str) -> Cow<'a, str> {
+        let outside = self.sandbox.as_ref().and_then(|sandbox| sandbox.path_outside(Path::new(path)));
+        outside.map_or(Cow::Borrowed(path), |path| Cow::Owned(path.to_string_lossy().into_owned()))
+    }
 }
 
 /// What a tool returned.

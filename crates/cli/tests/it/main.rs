@@ -45,6 +45,9 @@ mod compact;
 #[cfg(test)]
 mod config;
 #[cfg(test)]
+#[cfg(target_os = "linux")]
+mod containers;
+#[cfg(test)]
 mod context;
 #[cfg(test)]
 mod continued;

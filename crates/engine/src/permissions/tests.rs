@@ -53,6 +53,8 @@ fn each_mode_asks_for_its_actions() {
             caches: vec![],
             cache_layers: None,
             network: Network::Open,
+            workspace: WorkspaceAccess::Write,
+            containers: None,
             namespaces: None,
             needs: CommandNeeds::default(),
             support: Some(support),
@@ -389,4 +391,33 @@ fn lasting_yes_is_bound_to_the_bytes_of_programs() {
     std::fs::write(root.join("tree/run.sh"), "echo three").unwrap();
     let tree = permissions.beside(PermissionRules { cwd: root.join("tree"), ..rules }, []);
     assert!(asked(&tree, run).contains("not with the bytes"));
+}
+
+#[test]
+fn read_only_workspace_refuses_changes_in_every_mode() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    std::fs::create_dir_all(root.join("work")).unwrap();
+    for mode in [PermissionMode::Ask, PermissionMode::Workspace, PermissionMode::Full] {
+        let rules = PermissionRules {
+            mode,
+            cwd: root.join("work"),
+            own: root.join("own"),
+            workspace: WorkspaceAccess::Read,
+            support: Some(FULL),
+            ..PermissionRules::default()
+        };
+        let permissions = Permissions::new(rules, []);
+        let decided =
+            |touches: Touches, tool: &str| word(Case { permissions: &permissions, touches }.decide(tool));
+        assert_eq!(decided(Touches::Reads(vec![root.join("work/f")]), "read"), "allow");
+        for path in ["work/f", "elsewhere/f"] {
+            let refused = decided(Touches::Writes(vec![root.join(path)]), "write");
+            assert!(refused.starts_with("deny") && refused.contains("sandbox.workspaceAccess"), "{refused}");
+        }
+        assert_eq!(permissions.sandbox().unwrap().write(), [] as [PathBuf; 0]);
+        let access = permissions.access();
+        assert!(access.may_read(&root.join("work/f")));
+        assert_ne!(access.reach(&root.join("work/f"), AccessMode::Write), Reach::Free);
+    }
 }

@@ -192,6 +192,8 @@ impl Item {
                 text.is_some_and(|text| text == "default" || text.starts_with('/') || text.starts_with("~/"))
             }
             Self::Port => value.as_u64().is_some_and(|port| (1..=65_535).contains(&port)),
+            Self::Mount => text.is_some_and(|text| super::container::mount_of(text).is_some()),
+            Self::Variable => text.is_some_and(|text| !text.is_empty() && !text.contains(['=', '\0'])),
             Self::Rule => text.is_some_and(|text| quipu::rules::Rule::parse(text).is_ok()),
             Self::Tool => text.is_some_and(|text| LISTED_TOOLS.contains(&text)),
             Self::ToolName => is_entry(value),
@@ -211,6 +213,8 @@ impl Item {
             Self::Directory => "an absolute path, or one below `~`",
             Self::Writable => "an absolute path, one below `~/`, or `default`",
             Self::Port => "a port (1 to 65535)",
+            Self::Mount => "`HOST:PLACE` or `HOST:PLACE:rw`, both absolute paths",
+            Self::Variable => "the name of a variable",
             Self::Rule => "a permission rule, such as `bash(git status *)`",
             Self::Tool => "`read`, `bash`, `edit`, `write`, `grep`, `find`, `ls` or `web_fetch`",
             Self::ToolPattern => "the name of a tool, or a pattern with `*`",

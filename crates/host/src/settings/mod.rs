@@ -6,6 +6,7 @@
 mod agents;
 mod cache;
 mod check;
+mod container;
 mod edit;
 mod keep;
 mod layer;
@@ -39,6 +40,7 @@ use crate::web::WebSettings;
 
 pub use self::agents::{AgentConfig, AgentTool};
 pub(crate) use self::cache::Cache;
+pub use self::container::{ContainerSettings, SandboxMode, SandboxScope, SandboxWorkspace};
 pub use self::keep::{FileChange, SettingError, SettingsFile, StoredSetting, set_setting, unset_setting};
 use self::layer::Layer;
 pub use self::layer::{Problem, ProblemKind, Source};
@@ -260,6 +262,14 @@ pub struct SandboxSettings {
     pub ports: Vec<u16>,
     /// Addresses and sockets of this machine that they reach.
     pub services: Vec<String>,
+    /// Which sessions work in a sandbox of a scope.
+    pub mode: SandboxMode,
+    /// Which of them share one.
+    pub scope: SandboxScope,
+    /// What they have of their workspace.
+    pub workspace: SandboxWorkspace,
+    /// In which containers their commands run; `None`: in namespaces.
+    pub container: Option<ContainerSettings>,
 }
 
 /// A setting, its value and where that comes from.
@@ -451,6 +461,10 @@ impl Settings {
                 separates_caches: word("sandbox.caches") != Some("shared"),
                 ports,
                 services: texts("sandbox.services"),
+                mode: SandboxMode::of_word(word("sandbox.mode")),
+                scope: SandboxScope::of_word(word("sandbox.scope")),
+                workspace: SandboxWorkspace::of_word(word("sandbox.workspaceAccess")),
+                container: ContainerSettings::of_values(&value),
             },
             hooks,
             rules,

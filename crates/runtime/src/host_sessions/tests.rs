@@ -322,3 +322,34 @@ async fn conversation_that_went_on_is_written_whole() {
         assert!(request.contains(part), "{part}: {request}");
     }
 }
+
+#[tokio::test]
+async fn sandbox_takes_all_but_the_main_conversation() {
+    let world = World::new(replies(4));
+    let file = world.dir.path().join("home/settings.json");
+    let mut settings: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    settings["sandbox"] = serde_json::json!({ "mode": "non-main", "scope": "session" });
+    std::fs::write(file, settings.to_string()).unwrap();
+    let home = Home::at(world.dir.path().canonicalize().unwrap().join("home"), Arc::new(SilentObserver));
+    let here = world.here();
+    let request = move |_: &SessionKey| OpenRequest { here: here.clone(), ..OpenRequest::default() };
+    let sessions = HostSessions::new(home, limits(8), Arc::new(request)).await.unwrap();
+    for chat in [
+        "agent:main:main",
+        "agent:main:telegram:group:-1",
+        "agent:main:telegram:group:-2",
+        "agent:main:main:thread:7",
+    ] {
+        say(&sessions, chat, "one").await;
+    }
+    let rows = world.home.store().await.unwrap();
+    let rows = quipu::store::ReadModel::sessions(&*rows, SessionQuery::default()).await.unwrap();
+    let mut places: Vec<PathBuf> = rows.iter().map(|row| PathBuf::from(&row.cwd)).collect();
+    places.sort();
+    places.dedup();
+    assert_eq!(places.len(), 4, "each has a folder of its own: {places:?}");
+    let own = world.dir.path().canonicalize().unwrap().join("home/sandboxes");
+    assert_eq!(places.iter().filter(|place| place.starts_with(&own)).count(), 3);
+    assert!(places.contains(&world.here()));
+    sessions.close().await;
+}

@@ -291,6 +291,12 @@ impl SessionKey {
         &self.place
     }
 
+    /// Whether it is the main conversation of its agent, whose word this is: no thread of it, and no heartbeat beside it.
+    pub fn is_main(&self, word: &str) -> bool {
+        let is_word = matches!(&self.place, KeyPlace::Main(main) if *main == word.to_lowercase());
+        is_word && self.thread.is_none() && !self.is_heartbeat
+    }
+
     /// The thread of the channel.
     pub fn thread(&self) -> Option<&str> {
         self.thread.as_deref()

@@ -64,7 +64,8 @@ impl Tool for ApplyPatch {
     /// All files that the patch names. One that cannot be read names none, and changes nothing.
     fn touches(&self, args: &serde_json::Value, cx: &ToolContext) -> Touches {
         let input = args.get("input").and_then(serde_json::Value::as_str).unwrap_or_default();
-        let sections = parse::parse(input).unwrap_or_default();
+        let mut sections = parse::parse(input).unwrap_or_default();
+        sections.iter_mut().for_each(|section| place(section, cx));
         let mut files = Vec::new();
         for section in &sections {
             files.push(file_key(&source(&cx.cwd, section)));
@@ -85,11 +86,13 @@ impl Tool for ApplyPatch {
                 Err(text) => return ToolOutput::error(text),
             };
             let (cwd, access, cancel) = (cx.cwd.clone(), cx.access.clone(), cx.cancel.clone());
+            let cx = cx.clone();
             run_blocking(move || {
-                let sections = match parse::parse(&input) {
+                let mut sections = match parse::parse(&input) {
                     Ok(sections) => sections,
                     Err(text) => return Ok(ToolOutput::error(text)),
                 };
+                sections.iter_mut().for_each(|section| place(section, &cx));
                 let plan = match plan(&cwd, sections, &access, &cancel) {
                     Ok(plan) => plan,
                     Err(text) => return Ok(ToolOutput::error(format!("{text} No file was changed."))),
@@ -101,6 +104,14 @@ impl Tool for ApplyPatch {
             })
             .await
         })
+    }
+}
+
+/// Names the files of a section as this machine does.
+fn place(section: &mut Section, cx: &ToolContext) {
+    section.path = cx.outside(&section.path).into_owned();
+    if let Action::Update { move_to: Some(name), .. } = &mut section.action {
+        *name = cx.outside(name).into_owned();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 /// What is in it.
@@ -96,29 +96,4 @@ pub(crate) fn processes(text: &str) -> usize {
     let ourselves = std::env::args().any(|argument| argument.contains(text));
     assert!(!ourselves);
     lines.filter(|line| String::from_utf8_lossy(line).replace('\0', " ").contains(text)).count()
-}
-
-pub(crate) fn settings(image: &Image, root: &Path) -> quipu_workspace::Containers {
-    use quipu_workspace::*;
-    Containers {
-        engine: ContainerEngine::Podman,
-        image: image.name.clone(),
-        runtime: runtime(),
-        network: "none".into(),
-        prefix: image.prefix.clone(),
-        scope: "test".into(),
-        workspace: ContainerMount {
-            source: root.join("ws"),
-            target: "/workspace".into(),
-            access: AccessMode::Write,
-        },
-        mounts: Vec::new(),
-        variables: Vec::new(),
-        limits: ContainerLimits::default(),
-        prune: PruneLimits::default(),
-        end: ContainerEnd::Stopped,
-        state: root.join("state"),
-        home: Some(root.join("home")),
-        hidden: vec![root.join("home/.quipu"), root.join("state")],
-    }
 }

@@ -10,7 +10,31 @@ use std::time::Duration;
 use quipu_workspace::*;
 use tokio_util::sync::CancellationToken;
 
-use image::{Image, podman, processes, settings};
+use image::{Image, podman, processes, runtime};
+
+fn settings(image: &Image, root: &std::path::Path) -> Containers {
+    Containers {
+        engine: ContainerEngine::Podman,
+        image: image.name.clone(),
+        runtime: runtime(),
+        network: "none".into(),
+        prefix: image.prefix.clone(),
+        scope: "test".into(),
+        workspace: ContainerMount {
+            source: root.join("ws"),
+            target: "/workspace".into(),
+            access: AccessMode::Write,
+        },
+        mounts: Vec::new(),
+        variables: Vec::new(),
+        limits: ContainerLimits::default(),
+        prune: PruneLimits::default(),
+        end: ContainerEnd::Stopped,
+        state: root.join("state"),
+        home: Some(root.join("home")),
+        hidden: vec![root.join("home/.quipu"), root.join("state")],
+    }
+}
 
 struct World {
     dir: tempfile::TempDir,
