@@ -13,6 +13,7 @@ mod model;
 mod permissions;
 mod profile;
 mod run_mode;
+mod tools;
 mod travel;
 
 pub(crate) use auth::{AuthAction, AuthArgs, LoginArgs};
@@ -22,6 +23,7 @@ pub(crate) use model::ModelArgs;
 pub(crate) use permissions::{EffectArg, PermissionsAction, PermissionsArgs};
 pub(crate) use profile::ProfileArg;
 pub(crate) use run_mode::RunModeArg;
+pub(crate) use tools::ToolsArgs;
 pub(crate) use travel::*;
 
 /// A coding agent whose every step is a node in a graph that is never rewritten.
@@ -635,49 +637,6 @@ pub(crate) struct ContextArgs {
     /// Show how many characters each section of the system prompt, each file in it, each tool and each skill has, and where the cache boundary is.
     #[arg(long, conflicts_with = "at")]
     pub(crate) report: bool,
-    #[command(flatten)]
-    pub(crate) out: OutArgs,
-    #[command(flatten)]
-    pub(crate) model: ModelArgs,
-}
-
-/// A conversation of several people.
-fn group(text: &str) -> Result<quipu_host::ChatGroup, String> {
-    match text.split_once(':') {
-        Some((channel, room)) if !channel.is_empty() && !room.is_empty() => {
-            Ok(quipu_host::ChatGroup { channel: channel.to_owned(), room: room.to_owned() })
-        }
-        _ => Err("it is written CHANNEL:ROOM, such as telegram:-100".to_owned()),
-    }
-}
-
-/// Who sent a message.
-fn sender(text: &str) -> Result<quipu_host::Sender, String> {
-    let (kind, value) = match text.split_once(':') {
-        Some((kind @ ("id" | "e164" | "username"), value)) => (kind, value),
-        _ => ("id", text),
-    };
-    if value.is_empty() {
-        return Err("it is empty".to_owned());
-    }
-    let of = |wanted: &str| (kind == wanted).then(|| value.to_owned());
-    Ok(quipu_host::Sender { id: of("id"), e164: of("e164"), username: of("username"), name: None })
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ToolsArgs {
-    /// The session: its id, the start of its id, or its name. Default: a new one.
-    #[arg(value_name = "SESSION")]
-    pub(crate) session: Option<String>,
-    /// As an agent has them that `agents.byId` in settings.json sets up, with its model and in its workspace.
-    #[arg(long, value_name = "ID")]
-    pub(crate) agent: Option<String>,
-    /// As a conversation of several people has them.
-    #[arg(long, value_name = "CHANNEL:ROOM", value_parser = group)]
-    pub(crate) group: Option<quipu_host::ChatGroup>,
-    /// As who sent a message has them: an id, or `id:`, `e164:` or `username:` and its value.
-    #[arg(long, value_name = "SENDER", value_parser = sender)]
-    pub(crate) sender: Option<quipu_host::Sender>,
     #[command(flatten)]
     pub(crate) out: OutArgs,
     #[command(flatten)]
