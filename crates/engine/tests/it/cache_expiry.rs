@@ -151,7 +151,12 @@ async fn expiry_counts_from_the_last_answer_across_restarts_and_jumps() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn oldest_results_are_replaced_where_that_is_not_enough() {
-    let expiry = CacheExpiry { soft_percent: 10, hard_percent: 15, min_clear_characters: 1_000, ..CacheExpiry::default() };
+    let expiry = CacheExpiry {
+        soft_percent: 10,
+        hard_percent: 15,
+        min_clear_characters: 1_000,
+        ..CacheExpiry::default()
+    };
     let gone = expiry.placeholder.clone().unwrap();
     let work = Work::new(expiry);
     let live = work.begin().await;

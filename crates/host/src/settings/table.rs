@@ -1330,6 +1330,10 @@ impl Kind {
             Self::List(Item::Tool) => "a list of tools, such as [\"read\", \"grep\"]".to_owned(),
             Self::List(Item::ToolPattern) => "a list of tools, such as [\"read\", \"web_*\"]".to_owned(),
             Self::List(Item::ToolName) => "a list of tools, such as [\"read\", \"group:web\"]".to_owned(),
+            Self::List(Item::Mount) => {
+                "a list of mounts, such as [\"/data:/data\", \"/out:/out:rw\"]".to_owned()
+            }
+            Self::List(Item::Variable) => "a list of names of variables, such as [\"LANG\"]".to_owned(),
             Self::List(Item::Service) => "a list of services, such as [\"localhost:5432\"]".to_owned(),
             Self::PurposeModels => "an object of names of models".to_owned(),
             Self::PurposeBudgets => "an object of amounts in US dollars, 0 or more".to_owned(),
