@@ -26,7 +26,7 @@ mod wording;
 pub use conversation_rules::*;
 pub use desk::{Desk, DeskLease, SESSIONS, ServeEnd, SessionObserver, SessionRequest};
 pub use heartbeat::*;
-pub use host_sessions::{ConversationOpener, HostSessionLimits, HostSessions};
+pub use host_sessions::{BorrowedConversation, ConversationOpener, HostSessionLimits, HostSessions};
 pub use keys::{
     AGENT_ID_LIMIT, AgentId, DEFAULT_ACCOUNT, DEFAULT_AGENT, DirectKeys, DirectScope, IdentityLinks,
     KEY_LIMIT, KeyError, KeyPlace, LinkError, RoomKind, SessionKey,
@@ -37,7 +37,9 @@ pub use lanes::{
 };
 pub use lines::{LINE_LIMIT, Line, Lines, write_lines};
 pub use queue::*;
-pub use replies::{REPLY_LIMIT, RefusedReply, Replies, ReplyRoute, ReplyRoutes, SentMessage};
+pub use replies::{
+    AckPatience, PostOutcome, REPLY_LIMIT, RefusedReply, Replies, ReplyRoute, ReplyRoutes, SentMessage,
+};
 pub use rpc::{RpcEnd, RpcFront};
 pub use run::{Acceptance, AgentLoad, Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest};
 pub use source::{SessionSource, SourcedSession};
