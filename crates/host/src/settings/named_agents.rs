@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::heartbeat;
+
 /// Agents at most.
 const AGENTS: usize = 256;
 /// Characters of an id at most.
@@ -16,6 +18,8 @@ pub struct NamedAgent {
     pub model: Option<String>,
     /// The directory that it works in, as it is written.
     pub workspace: Option<String>,
+    /// When it looks after things by itself, as it is written; none where it does not.
+    pub heartbeat: Option<Value>,
 }
 
 /// The values that were checked.
@@ -23,7 +27,8 @@ pub(super) fn of(value: Option<&Value>) -> BTreeMap<String, NamedAgent> {
     let agents = value.and_then(Value::as_object).into_iter().flatten();
     let agents = agents.map(|(id, agent)| {
         let text = |name: &str| agent[name].as_str().map(str::to_owned);
-        (id.clone(), NamedAgent { model: text("model"), workspace: text("workspace") })
+        let heartbeat = agent.get("heartbeat").cloned();
+        (id.clone(), NamedAgent { model: text("model"), workspace: text("workspace"), heartbeat })
     });
     agents.collect()
 }
@@ -48,6 +53,12 @@ pub(super) fn check(name: &str, agents: &Map<String, Value>) -> (Map<String, Val
             let fits = match member.as_str() {
                 "model" => value.as_str().is_some_and(|model| !model.trim().is_empty()),
                 "workspace" => value.as_str().is_some_and(|path| path.starts_with(['/', '~'])),
+                "heartbeat" => {
+                    let (value, wrong) = heartbeat::check(&format!("{name}.{shown}.heartbeat"), value);
+                    problems.extend(wrong);
+                    kept.extend(value.map(|value| (member.clone(), value)));
+                    continue;
+                }
                 _ => false,
             };
             if fits {
@@ -55,7 +66,7 @@ pub(super) fn check(name: &str, agents: &Map<String, Value>) -> (Map<String, Val
             } else {
                 let member: String = member.chars().filter(|letter| !letter.is_control()).take(ID).collect();
                 problems.push(format!(
-                    "{name}.{shown}.{member} is ignored: an agent has a `model`, and a `workspace` that is an absolute path or one below `~`"
+                    "{name}.{shown}.{member} is ignored: an agent has a `model`, a `workspace` that is an absolute path or one below `~`, and a `heartbeat`"
                 ));
             }
         }

@@ -68,6 +68,7 @@ fn schema_of(key: &Key) -> Value {
             "type": "object", "additionalProperties": false, "properties": {
                 "model": { "type": "string", "minLength": 1 },
                 "workspace": { "type": "string", "minLength": 1 },
+                "heartbeat": super::heartbeat::schema(),
             },
         } }),
         Kind::Servers => json!({ "anyOf": [
