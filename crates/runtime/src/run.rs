@@ -461,12 +461,10 @@ impl Inner {
         let is_over = match messages.last() {
             None => true,
             // A session that is opened again records the answer that a crash ended as a failed one.
-            Some(Message::Assistant(answer)) => {
-                !matches!(
-                    answer.stop_reason,
-                    StopReason::ToolUse | StopReason::Aborted | StopReason::Pending | StopReason::Error
-                )
-            }
+            Some(Message::Assistant(answer)) => !matches!(
+                answer.stop_reason,
+                StopReason::ToolUse | StopReason::Aborted | StopReason::Pending | StopReason::Error
+            ),
             Some(_) => false,
         };
         if is_over || owed.continued >= CONTINUED {
