@@ -61,6 +61,11 @@ pub fn now() -> UnixMs {
     quipu::Clock::now(&quipu::SystemClock)
 }
 
+/// The name of the time zone of this machine; `UTC` where it has none.
+pub fn local_zone() -> String {
+    jiff::tz::TimeZone::system().iana_name().unwrap_or("UTC").to_owned()
+}
+
 /// The directory that we are in, without symbolic links.
 ///
 /// # Errors

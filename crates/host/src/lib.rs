@@ -106,7 +106,7 @@ pub use entry::{entry_words, room_behind};
 pub use failure::{Advice, Failure, FailureKind, NameCandidate};
 pub use free_models::{CallPrices, may_cost};
 pub use helpers::{command_shell, helpers, keep_from};
-pub use home::{Home, current_dir, env, now, seal_credentials};
+pub use home::{Home, current_dir, env, local_zone, now, seal_credentials};
 pub use identity::identity_for_new_sessions;
 pub use json::{label_counts, node_json, session_json};
 pub use keys::{KeyOutcome, keep_key};
@@ -157,7 +157,8 @@ pub use semantic::{SemanticReport, SemanticSearch};
 pub use session_file::{Mirror, is_file};
 pub use settings::{
     BudgetSettings, ContainerSettings, DreamingSettings, FallbackSettings, NamedAgent, Problem, ProblemKind,
-    QueueConfig, SandboxMode, SandboxScope, SandboxSettings, SandboxWorkspace, SettingRow, Settings, Source,
+    QueueConfig, ResetCause, ResetConfig, SandboxMode, SandboxScope, SandboxSettings, SandboxWorkspace,
+    SettingRow, Settings, Source,
 };
 pub use sources::Sources;
 pub use suggestions::{

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use crate::block::ReplyKey;
 use crate::offer::Offer;
 
 /// The chat has the message.
@@ -48,4 +49,9 @@ pub type SinkFuture<'a> = Pin<Box<dyn Future<Output = Result<Acknowledgement, Si
 pub trait MessageSink {
     /// Takes one message. It is delivered when the future gives an acknowledgement, and not before.
     fn offer(&self, offer: Offer) -> SinkFuture<'_>;
+
+    /// What came of an offer is stored: where it was acknowledged or refused, that message is not offered again, also after a crash.
+    fn stored(&self, key: &ReplyKey, part: u32) {
+        let _ = (key, part);
+    }
 }

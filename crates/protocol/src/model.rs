@@ -1,5 +1,6 @@
 //! Models, what they cost and what was used.
 
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,29 @@ pub struct Cost {
     pub cache_write: f64,
     /// US dollars for all tokens. In `usage` of a snapshot also the cost of summaries, which no other member has.
     pub total: f64,
+}
+
+impl AddAssign<&Self> for Usage {
+    /// The tokens and the cost of both. Counts end at the largest number.
+    fn add_assign(&mut self, more: &Self) {
+        let either = |one: Option<u64>, other: Option<u64>| match (one, other) {
+            (None, None) => None,
+            (one, other) => Some(one.unwrap_or_default().saturating_add(other.unwrap_or_default())),
+        };
+        self.input = self.input.saturating_add(more.input);
+        self.output = self.output.saturating_add(more.output);
+        self.cache_read = self.cache_read.saturating_add(more.cache_read);
+        self.cache_write = self.cache_write.saturating_add(more.cache_write);
+        self.cache_write_1h = either(self.cache_write_1h, more.cache_write_1h);
+        self.reasoning = either(self.reasoning, more.reasoning);
+        self.total_tokens = self.total_tokens.saturating_add(more.total_tokens);
+        let Cost { input, output, cache_read, cache_write, total } = more.cost;
+        self.cost.input += input;
+        self.cost.output += output;
+        self.cost.cache_read += cache_read;
+        self.cost.cache_write += cache_write;
+        self.cost.total += total;
+    }
 }
 
 /// Prices in US dollars for a million tokens.

@@ -53,8 +53,8 @@ impl MessageSink for Everywhere {
 }
 
 impl ReplyRoutes for Everywhere {
-    fn route(&self, _: &Route) -> Option<ReplyRoute> {
-        Some(ReplyRoute { sink: Arc::new(Self), options: StreamOptions::default() })
+    fn route(&self, _: &SessionKey, _: &Route) -> Option<ReplyRoute> {
+        Some(ReplyRoute::new(Arc::new(Self), StreamOptions::default()))
     }
 }
 

@@ -1,11 +1,11 @@
 //! Sessions of the host for conversations: each keeps its own across restarts, and those that nobody uses are closed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
-use quipu::protocol::{Json, Notice, SessionId};
+use quipu::protocol::{Json, Notice, SessionId, UnixMs};
 use quipu::store::{
     Commit, Durability, Graph, InboxItem, Op, OpenWork, RefName, SessionQuery, StoreError, conversation_inbox,
 };
@@ -14,9 +14,13 @@ use quipu_host::{
     ChatGroup, ConversationPlace, Failure, Home, OpenRequest, Question, Sender, SessionTarget,
     SettingsToolFilter, agent_request,
 };
-use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit, RwLock, Semaphore};
+use tokio::sync::{
+    Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock, Semaphore,
+};
 use tokio::time::Instant;
 
+use crate::conversation_rules::{ConversationTimes, ResetSettings, SessionOwner};
+use crate::desk::SessionObserver;
 use crate::keys::{AgentId, DEFAULT_AGENT, DirectKeys, KeyPlace, SessionKey};
 use crate::queue::{Authority, MessageGroup};
 use crate::source::{SessionSource, SourcedSession};
@@ -72,6 +76,7 @@ struct Inner {
     slots: Mutex<HashMap<SessionKey, Slot>>,
     /// One is not in use any more.
     freed: Notify,
+    observer: OnceLock<SessionObserver>,
 }
 
 /// A conversation that has an open session, or is about to.
@@ -79,6 +84,15 @@ struct Inner {
 struct Slot {
     state: Arc<RwLock<SlotState>>,
     used: Arc<Mutex<Instant>>,
+}
+
+/// A conversation that a front works in by itself.
+pub struct BorrowedConversation {
+    sessions: HostSessions,
+    key: SessionKey,
+    session: Option<SessionId>,
+    slot: Slot,
+    state: OwnedRwLockWriteGuard<SlotState>,
 }
 
 #[derive(Default)]
@@ -125,8 +139,15 @@ impl HostSessions {
         let store: Arc<dyn Graph> = home.store().await?;
         let HostSessionLimits { open, idle } = limits;
         let places = Arc::new(Semaphore::new(open.max(1)));
-        let (slots, freed) = (Mutex::default(), Notify::new());
-        Ok(Self(Arc::new(Inner { home, store, request, idle, places, slots, freed })))
+        let (slots, freed, observer) = (Mutex::default(), Notify::new(), OnceLock::new());
+        Ok(Self(Arc::new(Inner { home, store, request, idle, places, slots, freed, observer })))
+    }
+
+    /// Gives each session that is opened to `observer` first. The one that was set first stays.
+    #[must_use]
+    pub fn observed_by(self, observer: SessionObserver) -> Self {
+        self.0.observer.get_or_init(|| observer);
+        self
     }
 
     /// Sessions in the store of a home, those of each agent with the model and in the directory that `agents.byId` of the settings
@@ -222,6 +243,29 @@ impl HostSessions {
         Ok(())
     }
 
+    /// Takes a conversation away from runs, for a front that opens its session by itself: waits for the end of a run, and closes the
+    /// session. Runs wait until it is given back: until what this returns is dropped.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn borrow(&self, key: &SessionKey) -> Result<BorrowedConversation, StoreError> {
+        let (slot, mut state) = loop {
+            let slot = self.0.slot(key);
+            let state = slot.state.clone().write_owned().await;
+            if !state.is_gone {
+                break (slot, state);
+            }
+        };
+        if let Some((session, place)) = state.open.take() {
+            session.shutdown().await;
+            drop(place);
+        }
+        let (sessions, key) = (self.clone(), key.clone());
+        let mut borrowed = BorrowedConversation { sessions, key, session: None, slot, state };
+        borrowed.session = self.0.stored(&borrowed.key).await?;
+        Ok(borrowed)
+    }
+
     /// Closes all sessions: what runs is aborted and recorded first.
     pub async fn close(&self) {
         let slots: Vec<_> =
@@ -240,6 +284,35 @@ impl HostSessions {
     }
 }
 
+impl BorrowedConversation {
+    /// The session that it has. The store may not know it: one that was never spoken in, or was removed.
+    #[must_use]
+    pub const fn session(&self) -> Option<&SessionId> {
+        self.session.as_ref()
+    }
+
+    /// It goes on in this session; false where another process says otherwise. Resolved = it survives the loss of power.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn keep(&mut self, id: &SessionId) -> Result<bool, StoreError> {
+        let is_kept = self.session.as_ref() == Some(id)
+            || self.sessions.0.keep(&self.key, self.session.is_some(), id).await?;
+        if is_kept {
+            self.session = Some(id.clone());
+        }
+        Ok(is_kept)
+    }
+}
+
+impl Drop for BorrowedConversation {
+    fn drop(&mut self) {
+        let inner = &self.sessions.0;
+        inner.forget(&self.key, &self.slot, &mut self.state);
+        inner.freed.notify_waiters();
+    }
+}
+
 impl SessionSource for HostSessions {
     fn session<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<SourcedSession, Failure>> {
         Box::pin(self.opened(key, None))
@@ -251,6 +324,10 @@ impl SessionSource for HostSessions {
         group: &'a MessageGroup,
     ) -> BoxFuture<'a, Result<SourcedSession, Failure>> {
         Box::pin(self.opened(key, Some(sender_of(&group.authority))))
+    }
+
+    fn renew<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(self.renew_at(key, quipu_host::now()))
     }
 
     fn tend(&self) -> BoxFuture<'_, ()> {
@@ -304,6 +381,26 @@ impl HostSessions {
             };
             return Ok(self.held(session, slot, state.downgrade()));
         }
+    }
+
+    /// Begins a conversation anew where the settings say so.
+    async fn renew_at(&self, key: &SessionKey, now: UnixMs) -> Result<(), Failure> {
+        let settings = ResetSettings::from(&self.0.home.config().resets);
+        if settings == ResetSettings::default() {
+            return Ok(());
+        }
+        let zone = quipu_host::local_zone();
+        // Its hour was checked.
+        let Ok(policy) = settings.resolve(key, SessionOwner::Program, &zone) else { return Ok(()) };
+        let Some(id) = self.session_of(key).await? else { return Ok(()) };
+        let query = SessionQuery { id: Some(id), ..SessionQuery::default() };
+        let Some(row) = self.0.store.sessions(query).await?.into_iter().next() else { return Ok(()) };
+        // Heartbeats and jobs have sessions of their own, so what was last written here is of a person or an answer.
+        let times = ConversationTimes { started: row.created, last_said: Some(row.updated) };
+        if policy.due(&times, now).is_some() {
+            self.reset(key).await?;
+        }
+        Ok(())
     }
 
     fn held(&self, session: Session, slot: Slot, state: OwnedRwLockReadGuard<SlotState>) -> SourcedSession {
@@ -424,6 +521,9 @@ impl Inner {
         let home = self.home.clone();
         let opened = tokio::spawn(async move { quipu_host::open(&home, &request).await });
         let started = opened.await.map_err(|error| Failure::failed(error.to_string()))??;
+        if let Some(observer) = self.observer.get() {
+            observer(&started.opened.session);
+        }
         Ok((started.opened, started.tool_filter))
     }
 

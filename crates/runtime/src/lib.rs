@@ -29,8 +29,9 @@ pub use conversation_rules::*;
 pub use desk::{Desk, DeskLease, SESSIONS, ServeEnd, SessionObserver, SessionRequest};
 pub use heartbeat::*;
 pub use host_sessions::{
-    BindMode, ConversationBinding, ConversationOpener, ConversationTools, HostSessionLimits, HostSessions,
-    ImportedConversation, KnownConversation, bind_conversation, conversations,
+    BindMode, BorrowedConversation, ConversationBinding, ConversationOpener, ConversationTools,
+    HostSessionLimits, HostSessions, ImportedConversation, KnownConversation, bind_conversation,
+    conversations,
 };
 pub use keys::{
     AGENT_ID_LIMIT, AgentId, DEFAULT_ACCOUNT, DEFAULT_AGENT, DirectKeys, DirectScope, IdentityLinks,
@@ -43,7 +44,8 @@ pub use lanes::{
 pub use lines::{LINE_LIMIT, Line, Lines, write_lines};
 pub use queue::*;
 pub use replies::{
-    MESSAGE_TOOL, PostError, REPLY_LIMIT, RefusedReply, Replies, ReplyRoute, ReplyRoutes, SentMessage,
+    AckPatience, MESSAGE_TOOL, PostError, PostOutcome, REPLY_LIMIT, RefusedReply, Replies, ReplyRoute,
+    ReplyRoutes, SentMessage,
 };
 pub use rpc::{RpcEnd, RpcFront};
 pub use run::{Acceptance, AgentLoad, Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest};

@@ -404,6 +404,9 @@ impl Inner {
         {
             self.answer_owed(key, owed, handle, &stop).await?;
         }
+        if self.replies.as_ref().is_none_or(|replies| replies.owed(key).is_none()) {
+            self.sessions.renew(key).await.map_err(|failure| failure.message)?;
+        }
         let sourced = self.sessions.session_for(key, &turn.group).await.map_err(|failure| failure.message)?;
         let session = &sourced.session;
         // To open one can take its time.
@@ -477,7 +480,7 @@ impl Inner {
             return replies.finish(key).await.map_err(|why| why.to_string());
         }
         let messages = replies.said(&owed, &session.view()).await.map_err(|why| why.to_string())?;
-        let mut reply = ReplyFlow::of(replies, &owed);
+        let mut reply = ReplyFlow::of(replies, key, &owed);
         for message in &messages {
             if let Some(reply) = &mut reply {
                 replies.take(key, reply, message).await.map_err(|why| why.to_string())?;
@@ -485,9 +488,11 @@ impl Inner {
         }
         let is_over = match messages.last() {
             None => true,
-            Some(Message::Assistant(answer)) => {
-                !matches!(answer.stop_reason, StopReason::ToolUse | StopReason::Aborted | StopReason::Pending)
-            }
+            // A session that is opened again records the answer that a crash ended as a failed one.
+            Some(Message::Assistant(answer)) => !matches!(
+                answer.stop_reason,
+                StopReason::ToolUse | StopReason::Aborted | StopReason::Pending | StopReason::Error
+            ),
             Some(_) => false,
         };
         if is_over || owed.continued >= CONTINUED {

@@ -26,6 +26,12 @@ pub trait SessionSource: Send + Sync + 'static {
         self.session(key)
     }
 
+    /// A turn of a conversation is about to begin: it begins anew where it is to.
+    fn renew<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<(), quipu_host::Failure>> {
+        let _ = key;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// What it does beside runs, such as closing what nobody uses: polled while messages are taken. It never ends.
     fn tend(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::pending())

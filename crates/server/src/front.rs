@@ -4,15 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::StatusCode;
-use quipu_host::Home;
-use quipu_runtime::Desk;
+use quipu_host::{Home, OpenRequest};
+use quipu_runtime::{Desk, SessionObserver};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
 use crate::answer::ApiError;
-use crate::chat_sessions::{ChatSessions, Chats};
+use crate::chat_turns::Chats;
+use crate::conversations::{ConversationService, ServiceOptions};
 use crate::event_clients::EventClients;
 use crate::limits::ServerLimits;
 use crate::metrics::Metrics;
@@ -29,6 +30,9 @@ pub(crate) struct Front {
     /// Places for clients of lines.
     pub(crate) clients: Arc<Semaphore>,
     pub(crate) event_clients: EventClients,
+    pub(crate) conversations: ConversationService,
+    /// For [`ConversationService::run`].
+    pub(crate) conversation_options: ServiceOptions,
     tasks: TaskTracker,
     kill: CancellationToken,
     pub(crate) access: Access,
@@ -48,15 +52,22 @@ impl Front {
         let ServerOptions { home, request, wording, directory, access, limits } = options;
         let metrics = Arc::new(Metrics::default());
         let (followed, following, killing) = (metrics.clone(), tasks.clone(), kill.clone());
-        let chats = Chats::new(limits.chats, ChatSessions::new(&home, limits.waiting));
+        let chats = Chats::new(limits.chats, limits.waiting);
+        let observer: SessionObserver = Arc::new(move |session| {
+            let (metrics, session) = (followed.clone(), session.clone());
+            let follow = async move { metrics.follow(&session).await };
+            following.spawn(killing.clone().run_until_cancelled_owned(follow));
+        });
+        let conversation_options = ServiceOptions {
+            home: home.clone(),
+            request: OpenRequest { here: directory.clone(), ..request.clone() },
+            limits,
+            observer: observer.clone(),
+        };
         let desk = Desk::new(home.clone(), request)
             .worded_by(wording)
             .with_patience(limits.stalled)
-            .observed_by(Arc::new(move |session| {
-                let (metrics, session) = (followed.clone(), session.clone());
-                let follow = async move { metrics.follow(&session).await };
-                following.spawn(killing.clone().run_until_cancelled_owned(follow));
-            }));
+            .observed_by(observer);
         let clients = Arc::new(Semaphore::new(limits.clients));
         let event_clients = EventClients::default();
         Self {
@@ -67,6 +78,8 @@ impl Front {
             chats,
             clients,
             event_clients,
+            conversations: ConversationService::new(&limits),
+            conversation_options,
             tasks,
             kill,
             access,

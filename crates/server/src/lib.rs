@@ -1,5 +1,6 @@
 //! Sessions over HTTP and WebSocket, for the programs of this machine: the lines of `quipu_runtime::Desk` as frames of a
-//! WebSocket or as an event stream, an API that clients of chat completions speak, health and metrics.
+//! WebSocket or as an event stream, messages and replies of conversations, an API that clients of chat completions speak, health and
+//! metrics.
 //!
 //! Listens at a loopback address or a socket, never elsewhere. Knows no terminal and no words of a command line; what sessions
 //! do is the desk's. `docs/server.md` describes the routes.
@@ -8,7 +9,8 @@ mod access;
 mod answer;
 mod body;
 mod chat;
-mod chat_sessions;
+mod chat_turns;
+mod conversations;
 mod error;
 mod event_clients;
 mod event_routes;
@@ -18,6 +20,7 @@ mod line_meter;
 mod listener;
 mod metrics;
 mod options;
+mod path;
 mod routes;
 mod serve;
 mod stall;

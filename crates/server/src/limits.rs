@@ -30,6 +30,14 @@ pub struct ServerLimits {
     pub lines: usize,
     /// Bytes of the body of a request for an answer.
     pub body: usize,
+    /// Bytes of the body of a message for a conversation.
+    pub message: usize,
+    /// Sessions of conversations that are open at once.
+    pub conversations: usize,
+    /// Clients that read replies at once.
+    pub readers: usize,
+    /// How long a run of a conversation may make no progress.
+    pub run: Duration,
     /// Requests for an answer at once.
     pub chats: usize,
     /// Requests that wait for one session.
@@ -50,6 +58,10 @@ pub const SERVER_LIMITS: ServerLimits = ServerLimits {
     clients: 64,
     lines: 5_000,
     body: 20 << 20,
+    message: 1 << 20,
+    conversations: 1_000,
+    readers: 64,
+    run: Duration::from_secs(60 * 60),
     chats: 32,
     waiting: 8,
     request: Duration::from_secs(30),

@@ -121,11 +121,13 @@ impl Metrics {
     }
 
     /// All of it, in the text form of Prometheus.
-    pub(crate) fn text(&self, sessions: usize) -> String {
+    pub(crate) fn text(&self, sessions: usize, replies: usize) -> String {
         let counts = self.counts();
         let mut text = MetricText(String::new());
         text.head("quipu_sessions_open", "gauge", "Sessions that are open.");
         text.line("quipu_sessions_open", &[], sessions);
+        text.head("quipu_replies_waiting", "gauge", "Replies that are offered and not acknowledged.");
+        text.line("quipu_replies_waiting", &[], replies);
         text.head("quipu_clients", "gauge", "Clients of lines that are connected.");
         for kind in [ClientKind::WebSocket, ClientKind::EventStream] {
             let count = counts.clients.get(&kind).copied().unwrap_or_default();
@@ -202,10 +204,11 @@ mod tests {
         metrics.client_left(ClientKind::WebSocket, "stalled");
         metrics.answered("health", 200);
         metrics.add(&Usage { input: 3, output: 4, ..Usage::default() });
-        let text = metrics.text(2);
+        let text = metrics.text(2, 1);
         for line in [
             "# TYPE quipu_sessions_open gauge",
             "quipu_sessions_open 2",
+            "quipu_replies_waiting 1",
             "quipu_clients{kind=\"websocket\"} 1",
             "quipu_clients{kind=\"events\"} 0",
             "quipu_clients_closed_total{reason=\"stalled\"} 1",

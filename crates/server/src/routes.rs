@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::access::check_origin;
 use crate::answer::{Answer, ApiError, full, json_answer, wrong_method};
 use crate::front::{Front, closing};
-use crate::{chat, event_routes, web_socket};
+use crate::{chat, conversations, event_routes, web_socket};
 
 /// What a path means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +23,14 @@ enum Route {
     Models,
     Model(String),
     Chat,
+    /// Messages of a conversation, by its key as it stands in the path.
+    Messages(String),
+    /// Replies of a conversation; of all where there is none.
+    Replies(Option<String>),
+    /// A reply of a conversation, by its id.
+    Ack(String, String),
+    Stop(String),
+    Wake(String),
     Unknown,
 }
 
@@ -35,6 +43,7 @@ impl Route {
             "/v1/clients" => Self::Clients,
             "/v1/models" => Self::Models,
             "/v1/chat/completions" => Self::Chat,
+            "/v1/replies" => Self::Replies(None),
             other => Self::below(other),
         }
     }
@@ -43,11 +52,29 @@ impl Route {
         if let Some(name) = path.strip_prefix("/v1/models/").filter(|name| !name.is_empty()) {
             return Self::Model(name.to_owned());
         }
+        if let Some(conversation) = path.strip_prefix("/v1/conversations/") {
+            return Self::of_conversation(conversation);
+        }
         let Some(client) = path.strip_prefix("/v1/clients/") else { return Self::Unknown };
         match client.split_once('/') {
             None if !client.is_empty() => Self::Client(client.to_owned()),
             Some((id, "events")) => Self::Events(id.to_owned()),
             None | Some(_) => Self::Unknown,
+        }
+    }
+
+    fn of_conversation(path: &str) -> Self {
+        let Some((key, rest)) = path.split_once('/') else { return Self::Unknown };
+        let key = key.to_owned();
+        match rest {
+            "messages" => Self::Messages(key),
+            "replies" => Self::Replies(Some(key)),
+            "stop" => Self::Stop(key),
+            "wake" => Self::Wake(key),
+            other => match other.strip_prefix("replies/").and_then(|rest| rest.strip_suffix("/ack")) {
+                Some(id) if !id.is_empty() && !id.contains('/') => Self::Ack(key, id.to_owned()),
+                Some(_) | None => Self::Unknown,
+            },
         }
     }
 
@@ -62,6 +89,11 @@ impl Route {
             Self::Events(_) => "events",
             Self::Models | Self::Model(_) => "models",
             Self::Chat => "chat_completions",
+            Self::Messages(_) => "messages",
+            Self::Replies(_) => "replies",
+            Self::Ack(..) => "ack",
+            Self::Stop(_) => "stop",
+            Self::Wake(_) => "wake",
             Self::Unknown => "unknown",
         }
     }
@@ -94,7 +126,10 @@ async fn routed(front: Arc<Front>, route: Route, request: Request<Incoming>) -> 
     let method = request.method().clone();
     match (route, method) {
         (Route::Metrics, Method::GET) => {
-            let text = front.metrics.text(front.desk.session_count());
+            let text = {
+                let sessions = front.desk.session_count() + front.conversations.session_count();
+                front.metrics.text(sessions, front.conversations.mailboxes_waiting())
+            };
             Ok(full(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
         }
         (Route::Socket, Method::GET) => web_socket::upgrade(&front, request),
@@ -105,7 +140,20 @@ async fn routed(front: Arc<Front>, route: Route, request: Request<Incoming>) -> 
         (Route::Models, Method::GET) => Ok(chat::models_answer(&front).await),
         (Route::Model(name), Method::GET) => chat::model_answer(&front, &name).await,
         (Route::Chat, Method::POST) => chat::answer(front, request).await,
-        (Route::Clients | Route::Chat, _) => Ok(wrong_method("POST")),
+        (Route::Messages(key), Method::POST) => conversations::post_message(&front, &key, request).await,
+        (Route::Replies(key), Method::GET) => conversations::replies(&front, key.as_deref()),
+        (Route::Ack(key, id), Method::POST) => conversations::acknowledge(&front, &key, &id, request).await,
+        (Route::Stop(key), Method::POST) => conversations::stop(&front, &key, request).await,
+        (Route::Wake(key), Method::POST) => conversations::wake(&front, &key).await,
+        (
+            Route::Clients
+            | Route::Chat
+            | Route::Messages(_)
+            | Route::Ack(..)
+            | Route::Stop(_)
+            | Route::Wake(_),
+            _,
+        ) => Ok(wrong_method("POST")),
         (Route::Client(_), _) => Ok(wrong_method("POST, DELETE")),
         (
             Route::Metrics
@@ -113,7 +161,8 @@ async fn routed(front: Arc<Front>, route: Route, request: Request<Incoming>) -> 
             | Route::Health
             | Route::Events(_)
             | Route::Models
-            | Route::Model(_),
+            | Route::Model(_)
+            | Route::Replies(_),
             _,
         ) => Ok(wrong_method("GET")),
         (Route::Unknown, _) => {

@@ -10,7 +10,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::access::Access;
 use crate::error::ServerError;
@@ -39,6 +39,11 @@ pub async fn serve(
     let (tasks, kill) = (TaskTracker::new(), CancellationToken::new());
     let _kill = kill.clone().drop_guard();
     let front = Arc::new(Front::new(options, listener.hosts(), tasks.clone(), kill.clone(), stop.clone()));
+    let conversing = {
+        let front = front.clone();
+        tokio::spawn(async move { front.conversations.run(&front.conversation_options, front.stop()).await })
+    };
+    let conversing = AbortOnDropHandle::new(conversing);
     let places = Arc::new(Semaphore::new(limits.connections));
     while let Some(stream) = listener.accept(&stop).await {
         let work = match places.clone().try_acquire_owned() {
@@ -53,7 +58,10 @@ pub async fn serve(
     }
     // Nobody waits in vain for an answer.
     drop(listener);
-    front.desk.shutdown().await;
+    let (_, conversed) = tokio::join!(front.desk.shutdown(), conversing);
+    if let Err(error) = conversed {
+        tracing::error!(%error, "the runner of conversations ended early");
+    }
     tasks.close();
     if tokio::time::timeout(limits.end, tasks.wait()).await.is_err() {
         kill.cancel();

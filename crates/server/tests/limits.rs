@@ -249,7 +249,9 @@ mod tests {
         let gate = Gate::new();
         let begun = Answer::new().text("I begin").unfinished();
         let limits = ServerLimits { chats: 2, waiting: 1, ..SERVER_LIMITS };
-        let world = World::start([Reply::sse(begun).then_gate(&gate), says("Second.")], limits).await;
+        // One that comes before the second is answered, too.
+        let script = [Reply::sse(begun).then_gate(&gate)].into_iter().chain((0..64).map(|_| says("Second.")));
+        let world = World::start(script, limits).await;
         let first = world.chat("ann", "One").await;
         gate.reached().await;
         let second = world.chat("ann", "Two").await;

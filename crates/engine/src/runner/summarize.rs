@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::mailbox;
 use quipu_protocol::{
-    CompactionSummaryMessage, Content, Cost, Limit, Message, Model, ModelErrorKind, ModelRequest, NodeId,
-    Outcome, RunId, SessionId, StopReason, Thinking, Usage,
+    CompactionSummaryMessage, Content, Limit, Message, Model, ModelErrorKind, ModelRequest, NodeId, Outcome,
+    RunId, SessionId, StopReason, Thinking,
 };
 use quipu_transcript::{TURN_MARK, conversation_text, estimate_text};
 use tokio_util::sync::CancellationToken;
@@ -258,7 +258,7 @@ impl Caller {
             record.attempts = end.attempts;
             calls.records.push(record);
         }
-        add(&mut calls.usage, &end.message.usage);
+        calls.usage += &end.message.usage;
         if let Some(outcome) = money.refused {
             return Err(missed(outcome));
         }
@@ -373,18 +373,4 @@ fn shortened(text: String, piece: usize) -> String {
     let (head, tail) = (text.floor_char_boundary(piece / 2), text.ceil_char_boundary(text.len() - piece / 2));
     let missing = text[head..tail].chars().count();
     format!("{}\n(... {missing} characters omitted ...)\n{}", &text[..head], &text[tail..])
-}
-
-fn add(sum: &mut Usage, one: &Usage) {
-    sum.input = sum.input.saturating_add(one.input);
-    sum.output = sum.output.saturating_add(one.output);
-    sum.cache_read = sum.cache_read.saturating_add(one.cache_read);
-    sum.cache_write = sum.cache_write.saturating_add(one.cache_write);
-    sum.total_tokens = sum.total_tokens.saturating_add(one.total_tokens);
-    let Cost { input, output, cache_read, cache_write, total } = one.cost;
-    sum.cost.input += input;
-    sum.cost.output += output;
-    sum.cost.cache_read += cache_read;
-    sum.cost.cache_write += cache_write;
-    sum.cost.total += total;
 }

@@ -1,4 +1,4 @@
-//! The members of `messages.queue`.
+//! The members of `messages.queue` and `session.reset`.
 
 use std::collections::BTreeMap;
 
@@ -46,6 +46,42 @@ impl QueueConfig {
                 .and_then(Value::as_u64)
                 .and_then(|cap| usize::try_from(cap).ok()),
             drop: word("messages.queue.drop"),
+        }
+    }
+}
+
+/// The members of `session.reset`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ResetConfig {
+    /// What begins conversations anew; nothing where nothing is said.
+    pub mode: Option<ResetCause>,
+    /// The hour at which a day begins.
+    pub at_hour: Option<u8>,
+    /// Minutes without messages.
+    pub idle_minutes: Option<u64>,
+}
+
+/// What begins a conversation anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResetCause {
+    /// A new day, and minutes without messages where they are set.
+    Daily,
+    /// Minutes without messages.
+    Idle,
+}
+
+impl ResetConfig {
+    /// The values that were checked, by the names of the settings.
+    pub(super) fn of<'a>(value: &dyn Fn(&str) -> Option<&'a Value>) -> Self {
+        let number = |name: &str| value(name).and_then(Value::as_u64);
+        Self {
+            mode: match value("session.reset.mode").and_then(Value::as_str) {
+                Some("daily") => Some(ResetCause::Daily),
+                Some("idle") => Some(ResetCause::Idle),
+                _ => None,
+            },
+            at_hour: number("session.reset.atHour").and_then(|hour| u8::try_from(hour).ok()),
+            idle_minutes: number("session.reset.idleMinutes"),
         }
     }
 }

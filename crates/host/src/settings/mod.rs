@@ -8,6 +8,7 @@ mod cache;
 mod check;
 mod container;
 mod edit;
+mod heartbeat;
 mod keep;
 mod layer;
 mod messages;
@@ -44,7 +45,7 @@ pub use self::container::{ContainerSettings, SandboxMode, SandboxScope, SandboxW
 pub use self::keep::{FileChange, SettingError, SettingsFile, StoredSetting, set_setting, unset_setting};
 use self::layer::Layer;
 pub use self::layer::{Problem, ProblemKind, Source};
-pub use self::messages::QueueConfig;
+pub use self::messages::{QueueConfig, ResetCause, ResetConfig};
 pub use self::named_agents::NamedAgent;
 pub(crate) use self::project::{Decision, ask_project_hooks, content_of, is_accepted, project_root};
 pub use self::project::{project_settings_path, project_to_trust, trust_project};
@@ -91,6 +92,8 @@ pub struct Settings {
     pub named_agents: BTreeMap<String, NamedAgent>,
     /// What becomes of messages that come while a conversation is busy.
     pub queue: QueueConfig,
+    /// When conversations begin anew.
+    pub resets: ResetConfig,
     /// Which models get `apply_patch`.
     pub patch_tool: PatchTool,
     /// Which tools are offered, and when loops of calls are broken.
@@ -375,6 +378,7 @@ impl Settings {
             agents: AgentConfig::of(&value),
             named_agents: named_agents::of(value("agents.byId")),
             queue: QueueConfig::of(&value),
+            resets: ResetConfig::of(&value),
             patch_tool: PatchTool::of_word(word("applyPatch")),
             tools: ToolSettings::of(&value),
             web: WebSettings {

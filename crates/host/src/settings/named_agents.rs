@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::tool_policies::{check_agent, policy_of};
 
+use super::heartbeat;
+
 /// Agents at most.
 const AGENTS: usize = 256;
 /// Characters of an id at most.
@@ -23,6 +25,8 @@ pub struct NamedAgent {
     pub workspace: Option<String>,
     /// What narrows its tools.
     pub tools: Option<ToolPolicy>,
+    /// When it looks after things by itself, as it is written; none where it does not.
+    pub heartbeat: Option<Value>,
 }
 
 /// The values that were checked.
@@ -30,8 +34,8 @@ pub(super) fn of(value: Option<&Value>) -> BTreeMap<String, NamedAgent> {
     let agents = value.and_then(Value::as_object).into_iter().flatten();
     let agents = agents.map(|(id, agent)| {
         let text = |name: &str| agent[name].as_str().map(str::to_owned);
-        let tools = agent.get("tools").map(policy_of);
-        (id.clone(), NamedAgent { model: text("model"), workspace: text("workspace"), tools })
+        let (tools, heartbeat) = (agent.get("tools").map(policy_of), agent.get("heartbeat").cloned());
+        (id.clone(), NamedAgent { model: text("model"), workspace: text("workspace"), tools, heartbeat })
     });
     agents.collect()
 }
@@ -70,6 +74,12 @@ pub(super) fn check(name: &str, agents: &Map<String, Value>) -> (Map<String, Val
                     kept.insert(member.clone(), value);
                     continue;
                 }
+                "heartbeat" => {
+                    let (value, wrong) = heartbeat::check(&format!("{name}.{shown}.heartbeat"), value);
+                    problems.extend(wrong);
+                    kept.extend(value.map(|value| (member.clone(), value)));
+                    continue;
+                }
                 _ => false,
             };
             if fits {
@@ -77,7 +87,7 @@ pub(super) fn check(name: &str, agents: &Map<String, Value>) -> (Map<String, Val
             } else {
                 let member: String = member.chars().filter(|letter| !letter.is_control()).take(ID).collect();
                 problems.push(format!(
-                    "{name}.{shown}.{member} is ignored: an agent has a `model`, a `workspace` that is an absolute path or one below `~`, and `tools`"
+                    "{name}.{shown}.{member} is ignored: an agent has a `model`, a `workspace` that is an absolute path or one below `~`, `tools` and a `heartbeat`"
                 ));
             }
         }

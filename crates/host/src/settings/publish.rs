@@ -62,6 +62,7 @@ fn schema_of(key: &Key) -> Value {
                 "model": { "type": "string", "minLength": 1 },
                 "workspace": { "type": "string", "minLength": 1 },
                 "tools": agent_tools(),
+                "heartbeat": super::heartbeat::schema(),
             },
         } }),
         Kind::Servers => json!({ "anyOf": [

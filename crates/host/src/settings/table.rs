@@ -142,6 +142,7 @@ const PROMPT: ProjectUse = ProjectUse::Refused("it chooses the system prompt");
 const TERMINAL: ProjectUse = ProjectUse::Refused("it applies to your terminal");
 const ALLOWED: ProjectUse = ProjectUse::Allowed;
 
+const RESET_MODES: &[&str] = &["off", "daily", "idle"];
 const QUEUE_MODES: &[&str] = &["steer", "followup", "collect", "interrupt"];
 const COUNT: Kind = Kind::Number { least: 1, most: u64::MAX };
 const SIZE: Kind = Kind::Number { least: 0, most: u64::MAX };
@@ -1030,7 +1031,31 @@ pub const KEYS: &[Key] = &[
         "{}",
         NextSession,
         SPENDING,
-        "`model`, `workspace` and `tools` of agents, by their ids",
+        "`model`, `workspace`, `tools` and `heartbeat` of agents, by their ids",
+    ),
+    key(
+        "session.reset.mode",
+        Kind::Word(RESET_MODES),
+        "\"off\"",
+        Now,
+        HOME,
+        "when a message begins a new session of its conversation: never, with a new day, after a time without messages",
+    ),
+    key(
+        "session.reset.atHour",
+        Kind::Number { least: 0, most: 23 },
+        "4",
+        Now,
+        HOME,
+        "the hour at which a day begins, in your time zone",
+    ),
+    key(
+        "session.reset.idleMinutes",
+        Kind::Number { least: 0, most: 5_256_000 },
+        "0",
+        Now,
+        HOME,
+        "minutes without messages after which a conversation begins anew; 0 is no limit",
     ),
     key(
         "messages.queue.mode",

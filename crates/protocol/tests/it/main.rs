@@ -3,3 +3,5 @@
 // The attribute tells the lints that helpers of tests are tests as well.
 #[cfg(test)]
 mod forms;
+#[cfg(test)]
+mod usage;

@@ -205,7 +205,7 @@ impl MessageSink for Chat {
 struct Routes(Arc<Chat>);
 
 impl ReplyRoutes for Routes {
-    fn route(&self, route: &Route) -> Option<ReplyRoute> {
+    fn route(&self, _: &SessionKey, route: &Route) -> Option<ReplyRoute> {
         (route.channel == "irc")
             .then(|| ReplyRoute { sink: self.0.clone(), options: StreamOptions::default() })
     }

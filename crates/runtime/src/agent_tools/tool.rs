@@ -123,7 +123,7 @@ impl ConversationTool {
         let replies = caller.conversations.replies().ok_or("Nothing delivers messages here.")?;
         let message = PostedMessage { call: (cx.run.clone(), call.id.clone()), text, media, to };
         let allows = |source: &str| source.contains("://") || media_file(source, cx).is_ok();
-        match replies.post(&self.own, message, &allows).await {
+        match replies.post_of_tool(&self.own, message, &allows).await {
             Ok(1) => Ok("Sent.".to_owned()),
             Ok(parts) => Ok(format!("Sent, as {parts} messages.")),
             Err(error) => Err(format!("Nothing was sent: {error}.")),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use quipu_host::{ResetCause, ResetConfig};
 use quipu_protocol::UnixMs;
 use quipu_schedule::{DayBoundary, ScheduleError};
 use serde::{Deserialize, Serialize};
@@ -136,6 +137,20 @@ pub enum ResetReason {
     Daily,
     /// Nobody said anything for long.
     Idle,
+}
+
+impl From<&ResetConfig> for ResetSettings {
+    /// The settings of a host, which has one rule for all.
+    fn from(config: &ResetConfig) -> Self {
+        let reset = config.mode.map(|cause| {
+            let (mode, at_hour) = match cause {
+                ResetCause::Daily => (ResetMode::Daily, config.at_hour),
+                ResetCause::Idle => (ResetMode::Idle, None),
+            };
+            ResetRule { mode: Some(mode), at_hour, idle_minutes: config.idle_minutes }
+        });
+        Self { reset, ..Self::default() }
+    }
 }
 
 impl ResetSettings {

@@ -351,5 +351,25 @@ async fn sandbox_takes_all_but_the_main_conversation() {
     let own = world.dir.path().canonicalize().unwrap().join("home/sandboxes");
     assert_eq!(places.iter().filter(|place| place.starts_with(&own)).count(), 3);
     assert!(places.contains(&world.here()));
+}
+
+#[tokio::test]
+async fn idle_conversation_begins_anew_where_settings_say_so() {
+    let world = World::new(replies(2));
+    let chat = key("agent:main:main");
+    let sessions = world.host_sessions(limits(8)).await;
+    let (old, _) = say(&sessions, "agent:main:main", "one").await;
+    let hour = 3_600_000;
+    let later = quipu_host::now() + 24 * hour;
+    sessions.renew_at(&chat, later).await.unwrap();
+    assert_eq!(sessions.session_of(&chat).await.unwrap(), Some(old.clone()), "nothing is set");
+    let file = world.dir.path().join("home/settings.json");
+    let mut settings: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    settings["session"] = serde_json::json!({ "reset": { "mode": "idle", "idleMinutes": 60 } });
+    std::fs::write(&file, settings.to_string()).unwrap();
+    sessions.renew_at(&chat, quipu_host::now()).await.unwrap();
+    assert_eq!(sessions.session_of(&chat).await.unwrap(), Some(old), "it is not idle");
+    sessions.renew_at(&chat, later).await.unwrap();
+    assert_eq!((sessions.session_of(&chat).await.unwrap(), sessions.open()), (None, 0));
     sessions.close().await;
 }

@@ -45,6 +45,24 @@ pub struct ReplyRoute {
     /// Lengths, and which messages are replies. An answer is sent when it is part of its session, so `drain` is always
     /// [`DrainPoint::MessageEnd`].
     pub options: StreamOptions,
+    /// How long it may take to acknowledge a message before that counts as lost and is offered again.
+    pub patience: AckPatience,
+}
+
+impl ReplyRoute {
+    /// A chat that acknowledges a message within a minute.
+    pub fn new(sink: Arc<dyn MessageSink + Send + Sync>, options: StreamOptions) -> Self {
+        Self { sink, options, patience: AckPatience::Within(OFFER) }
+    }
+}
+
+/// How long an acknowledgement is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AckPatience {
+    /// So long.
+    Within(Duration),
+    /// Until it comes: for a sink that keeps what is offered and shows it to whoever asks.
+    Unlimited,
 }
 
 /// What a tool is about to send to a chat.
@@ -60,8 +78,8 @@ pub struct SentMessage {
 
 /// The chats that a process can reach.
 pub trait ReplyRoutes: Send + Sync + 'static {
-    /// Where replies of a route go; `None` where nobody wants them. Asked again after [`Replies::wake`].
-    fn route(&self, route: &Route) -> Option<ReplyRoute>;
+    /// Where replies of a conversation on a route go; `None` where nobody wants them. Asked again after [`Replies::wake`].
+    fn route(&self, conversation: &SessionKey, route: &Route) -> Option<ReplyRoute>;
 
     /// What a call of a tool sends to a chat: an answer that repeats it is not sent.
     fn sent(&self, tool: &str, arguments: &Json) -> Option<SentMessage> {
@@ -74,6 +92,17 @@ pub trait ReplyRoutes: Send + Sync + 'static {
         let _ = (from, name);
         None
     }
+}
+
+/// What became of something that is to be said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PostOutcome {
+    /// It is stored, and on its way.
+    Stored,
+    /// Nobody wants replies on this route, or it says nothing.
+    Unwanted,
+    /// [`REPLY_LIMIT`] replies wait on this route.
+    Full,
 }
 
 /// A message that a chat will never take.
@@ -126,11 +155,11 @@ pub(crate) struct ReplyFlow {
 
 impl ReplyFlow {
     /// That of a run that is owed; `None` where nobody wants it.
-    pub(crate) fn of(replies: &Replies, owed: &OwedReply) -> Option<Self> {
+    pub(crate) fn of(replies: &Replies, key: &SessionKey, owed: &OwedReply) -> Option<Self> {
         if owed.route.channel == SESSIONS_CHANNEL {
             return None;
         }
-        let ReplyRoute { mut options, .. } = replies.0.routes.route(&owed.route)?;
+        let ReplyRoute { mut options, .. } = replies.0.routes.route(key, &owed.route)?;
         options.drain = DrainPoint::MessageEnd;
         options.pacing = None;
         options.current_message.clone_from(&owed.message);
@@ -276,7 +305,7 @@ impl Replies {
                 continued: 0,
             },
         };
-        let Some(flow) = ReplyFlow::of(self, &owed) else { return Ok(None) };
+        let Some(flow) = ReplyFlow::of(self, key, &owed) else { return Ok(None) };
         if lock(&self.0.outboxes).get(route).is_some_and(|one| one.outbox.replies().len() >= REPLY_LIMIT) {
             return Err(ReplyError::Full);
         }
@@ -346,7 +375,50 @@ impl Replies {
         if !matches!(message, Message::Assistant(_)) || flow.answers <= owed.answers {
             return Ok(());
         }
-        let (queue, route) = (key.to_string(), owed.route.clone());
+        let replies = self.made(outputs, &owed.route);
+        let ops = replies.iter().map(|reply| ReplyRow::Reply(Box::new(reply.clone())).put(&key.to_string()));
+        let (ops, route) = (ops.collect(), owed.route.clone());
+        self.put_owed(key, OwedReply { answers: flow.answers, ..owed }, ops).await?;
+        self.add(key, &route, replies);
+        Ok(())
+    }
+
+    /// Says something that no run says, such as an alert. It is stored, and delivered behind what waits on its route, under a key of `name`;
+    /// nothing is said a second time under a name that waits.
+    ///
+    /// # Errors
+    /// What the store says; nothing is said then.
+    pub async fn post(
+        &self,
+        key: &SessionKey,
+        route: &Route,
+        name: &RunId,
+        text: &str,
+    ) -> Result<PostOutcome, StoreError> {
+        let Some(ReplyRoute { mut options, .. }) = self.0.routes.route(key, route) else {
+            return Ok(PostOutcome::Unwanted);
+        };
+        if lock(&self.0.outboxes).get(route).is_some_and(|one| one.outbox.replies().len() >= REPLY_LIMIT) {
+            return Ok(PostOutcome::Full);
+        }
+        options.drain = DrainPoint::MessageEnd;
+        options.pacing = None;
+        let mut stream = ReplyStream::new(name.clone(), options);
+        let mut outputs = stream.on(StreamInput::MessageStarted, self.now());
+        outputs.extend(stream.on(StreamInput::MessageEnded { text: Some(text) }, self.now()));
+        let replies = self.made(outputs, route);
+        if replies.is_empty() {
+            return Ok(PostOutcome::Unwanted);
+        }
+        let ops = replies.iter().map(|reply| ReplyRow::Reply(Box::new(reply.clone())).put(&key.to_string()));
+        let commit = Commit { ops: ops.collect(), durability: Durability::Power, ..Commit::default() };
+        self.0.store.commit(commit).await?;
+        self.add(key, route, replies);
+        Ok(PostOutcome::Stored)
+    }
+
+    /// Numbered replies of what a stream gives.
+    fn made(&self, outputs: Vec<StreamOutput>, route: &Route) -> Vec<StoredReply> {
         let mut made = Outbox::new();
         for output in outputs {
             match output {
@@ -357,31 +429,28 @@ impl Replies {
             }
         }
         // A reply that says nothing is none.
-        let replies: Vec<StoredReply> = made
-            .replies()
-            .iter()
-            .filter(|delivery| !delivery.parts.is_empty())
-            .map(|delivery| {
-                let number = self.0.number.fetch_add(1, Ordering::Relaxed) + 1;
-                StoredReply { number, route: route.clone(), delivery: delivery.clone() }
-            })
-            .collect();
-        let put = |reply: &StoredReply| ReplyRow::Reply(Box::new(reply.clone())).put(&queue);
-        let ops = replies.iter().map(put).collect();
-        self.put_owed(key, OwedReply { answers: flow.answers, ..owed }, ops).await?;
+        let spoken = made.replies().iter().filter(|delivery| !delivery.parts.is_empty());
+        let numbered = spoken.map(|delivery| {
+            let number = self.0.number.fetch_add(1, Ordering::Relaxed) + 1;
+            StoredReply { number, route: route.clone(), delivery: delivery.clone() }
+        });
+        numbered.collect()
+    }
+
+    /// Has replies delivered that are stored.
+    fn add(&self, key: &SessionKey, route: &Route, replies: Vec<StoredReply>) {
         if replies.is_empty() {
-            return Ok(());
+            return;
         }
         {
             let mut outboxes = lock(&self.0.outboxes);
             let there = outboxes.entry(route.clone()).or_default();
             for StoredReply { number, delivery, .. } in replies {
-                there.rows.insert(delivery.key.clone(), (queue.clone(), number));
+                there.rows.insert(delivery.key.clone(), (key.to_string(), number));
                 there.outbox.add(delivery);
             }
         }
-        self.wake(&route);
-        Ok(())
+        self.wake(route);
     }
 
     /// Delivers. It never ends.
@@ -402,12 +471,12 @@ impl Replies {
             routes.extend(pauses.iter().filter(|(_, due)| **due <= now).map(|(route, _)| route.clone()));
             for route in routes {
                 pauses.remove(&route);
-                let Some(ReplyRoute { sink, .. }) = self.0.routes.route(&route) else { continue };
+                let Some(ReplyRoute { sink, patience, .. }) = self.next_route(&route) else { continue };
                 let mut outboxes = lock(&self.0.outboxes);
                 let Some(one) = outboxes.get_mut(&route) else { continue };
                 if let Some(offer) = one.outbox.next(now) {
                     drop(outboxes);
-                    under_way.push(self.offer(route, sink, offer));
+                    under_way.push(self.offer(route, sink, patience, offer));
                 } else if let Some(due) = one.outbox.deadline(now) {
                     pauses.insert(route, due);
                 }
@@ -423,6 +492,18 @@ impl Replies {
         }
     }
 
+    /// Where the next reply of a route goes.
+    fn next_route(&self, route: &Route) -> Option<ReplyRoute> {
+        let conversation = {
+            let outboxes = lock(&self.0.outboxes);
+            let one = outboxes.get(route)?;
+            let next = one.outbox.replies().iter().find(|reply| !reply.is_settled())?;
+            let (conversation, _) = one.rows.get(&next.key)?;
+            SessionKey::parse(conversation).ok()?
+        };
+        self.0.routes.route(&conversation, route)
+    }
+
     /// Until so many milliseconds after the beginning.
     async fn sleep(&self, due: Option<u64>) {
         match due.and_then(|due| self.0.began.checked_add(Duration::from_millis(due))) {
@@ -436,11 +517,17 @@ impl Replies {
         &self,
         route: Route,
         sink: Arc<dyn MessageSink + Send + Sync>,
+        patience: AckPatience,
         offer: Offer,
     ) -> BoxFuture<'_, Route> {
         Box::pin(async move {
             let (key, part) = (offer.key.clone(), offer.part);
-            let result = match tokio::time::timeout(OFFER, sink.offer(offer)).await {
+            let offered = sink.offer(offer);
+            let result = match patience {
+                AckPatience::Unlimited => Ok(offered.await),
+                AckPatience::Within(time) => tokio::time::timeout(time, offered).await,
+            };
+            let result = match result {
                 Ok(result) => result,
                 Err(_) => {
                     let reason = "it did not acknowledge the message in time".to_owned();
@@ -459,6 +546,7 @@ impl Replies {
                     tokio::time::sleep(STORE_RETRY).await;
                 }
                 self.forget(&route, &key);
+                sink.stored(&key, part);
             }
             route
         })

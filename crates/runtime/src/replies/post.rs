@@ -66,7 +66,7 @@ pub(super) fn sent(call: &ToolCall) -> Option<SentMessage> {
 impl Replies {
     /// Stores a message for the chat of the run that is active in a conversation; it is offered as answers are, in their order and
     /// under one key. Media that stand in the text are its blocks' own, and `allows` says which of them may be sent.
-    pub(crate) async fn post(
+    pub(crate) async fn post_of_tool(
         &self,
         key: &SessionKey,
         message: PostedMessage,
@@ -77,7 +77,7 @@ impl Replies {
             Some(name) => self.0.routes.named(&owed.route, &name).ok_or(PostError::Unknown(name))?,
             None => owed.route,
         };
-        let ReplyRoute { mut options, .. } = self.0.routes.route(&route).ok_or(PostError::NoChat)?;
+        let ReplyRoute { mut options, .. } = self.0.routes.route(key, &route).ok_or(PostError::NoChat)?;
         options.drain = DrainPoint::MessageEnd;
         options.pacing = None;
         options.enforce_final = false;

@@ -47,10 +47,10 @@ impl MessageSink for Chat {
 struct Routes(Arc<Chat>);
 
 impl ReplyRoutes for Routes {
-    fn route(&self, route: &Route) -> Option<ReplyRoute> {
+    fn route(&self, _: &SessionKey, route: &Route) -> Option<ReplyRoute> {
         assert_eq!(route.channel, "irc");
         let options = StreamOptions { chunks: self.0.chunks, ..StreamOptions::default() };
-        Some(ReplyRoute { sink: self.0.clone(), options })
+        Some(ReplyRoute::new(self.0.clone(), options))
     }
 
     fn sent(&self, tool: &str, _: &Json) -> Option<SentMessage> {
@@ -326,8 +326,8 @@ impl MessageSink for FileChat {
 struct FileRoutes(PathBuf);
 
 impl ReplyRoutes for FileRoutes {
-    fn route(&self, _: &Route) -> Option<ReplyRoute> {
-        Some(ReplyRoute { sink: Arc::new(FileChat(self.0.clone())), options: StreamOptions::default() })
+    fn route(&self, _: &SessionKey, _: &Route) -> Option<ReplyRoute> {
+        Some(ReplyRoute::new(Arc::new(FileChat(self.0.clone())), StreamOptions::default()))
     }
 }
 

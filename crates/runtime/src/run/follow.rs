@@ -215,7 +215,7 @@ impl<'a> Follow<'a> {
             if !text.is_empty() {
                 self.outcome.text = text;
             }
-            add(&mut self.outcome.usage, &answer.usage);
+            self.outcome.usage += &answer.usage;
             self.outcome.last_usage = Some(answer.usage);
         }
         if let (Some(reply), Some(replies)) = (&mut self.reply, &self.inner.replies)
@@ -336,17 +336,4 @@ async fn until(time: Option<Instant>) {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
     }
-}
-
-fn add(sum: &mut Usage, more: &Usage) {
-    sum.input += more.input;
-    sum.output += more.output;
-    sum.cache_read += more.cache_read;
-    sum.cache_write += more.cache_write;
-    sum.total_tokens += more.total_tokens;
-    sum.cost.input += more.cost.input;
-    sum.cost.output += more.cost.output;
-    sum.cost.cache_read += more.cost.cache_read;
-    sum.cost.cache_write += more.cost.cache_write;
-    sum.cost.total += more.cost.total;
 }

@@ -2,7 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http::StatusCode;
 use quipu_protocol::{Content, ImageContent, Thinking};
+use quipu_runtime::SessionKey;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -34,7 +36,7 @@ pub(super) struct ChatRequest {
     pub(super) earlier: Option<String>,
     pub(super) mode: StreamMode,
     /// The name of the session; `None` for one of its own.
-    pub(super) key: Option<String>,
+    pub(super) key: Option<SessionKey>,
     pub(super) thinking: Option<Thinking>,
 }
 
@@ -125,6 +127,20 @@ impl RawRequest {
     }
 }
 
+/// The conversation that a client's name for a session stands for.
+fn conversation(name: &str) -> Result<SessionKey, ApiError> {
+    if name.trim().is_empty() || name.len() > KEY_LIMIT || name.chars().any(char::is_control) {
+        let message = format!("the name of a session (`user`) is a line of 1 to {KEY_LIMIT} bytes");
+        return Err(ApiError::invalid(message));
+    }
+    let invalid = |message: String| ApiError::new(StatusCode::BAD_REQUEST, "invalid_key", message);
+    let key = SessionKey::parse(name).map_err(|error| invalid(error.to_string()))?;
+    if key.is_heartbeat() {
+        return Err(invalid("conversations of heartbeats take no messages".to_owned()));
+    }
+    Ok(key)
+}
+
 impl ChatRequest {
     /// Reads the body of a request. `key` names the session before the member `user`.
     pub(super) fn read(body: &[u8], key: Option<String>) -> Result<Self, ApiError> {
@@ -132,14 +148,7 @@ impl ChatRequest {
             ApiError::invalid(format!("the body is not a request for a chat completion: {error}"))
         })?;
         raw.check()?;
-        let key = key.or(raw.user);
-        if let Some(key) = &key
-            && (key.trim().is_empty() || key.len() > KEY_LIMIT || key.chars().any(char::is_control))
-        {
-            return Err(ApiError::invalid(format!(
-                "the name of a session (`user`) is a line of 1 to {KEY_LIMIT} bytes"
-            )));
-        }
+        let key = key.or(raw.user).map(|name| conversation(&name)).transpose()?;
         let thinking = raw.reasoning_effort.as_deref().map(thinking).transpose()?;
         let usage = raw.stream_options.and_then(|options| options.include_usage).unwrap_or_default();
         let mode = match (raw.stream.unwrap_or_default(), usage) {
@@ -310,12 +319,12 @@ mod tests {
             prompt: vec![Content::text("Two?")],
             earlier: Some(earlier.into()),
             mode: StreamMode::PiecesAndUsage,
-            key: Some("me".into()),
+            key: Some(SessionKey::parse("me").unwrap()),
             thinking: Some(Thinking::Off),
         };
         assert_eq!(request, wanted);
         let named = ChatRequest::read(body.to_string().as_bytes(), Some("header".into())).unwrap();
-        assert_eq!(named.key.as_deref(), Some("header"));
+        assert_eq!(named.key.map(|key| key.to_string()).as_deref(), Some("header"));
     }
 
     #[test]

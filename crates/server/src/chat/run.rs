@@ -9,11 +9,14 @@ use quipu_protocol::{
     Ack, Content, Delta, Ending, Event, Message, MessageId, Outcome, Refusal, SessionId, Setting, Usage,
     UserInput,
 };
-use quipu_runtime::{DeskLease, SessionRequest};
+use quipu_runtime::{
+    AgentId, BorrowedConversation, DEFAULT_AGENT, DeskLease, SessionRequest, SessionSource as _,
+};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::answer::ApiError;
+use crate::conversations::{unknown_agent, workspace};
 use crate::front::{Front, closing};
 
 use super::model_names::named;
@@ -94,30 +97,62 @@ async fn in_turn(
     sender: &mpsc::Sender<ChatEvent>,
 ) -> Result<ChatOutcome, ApiError> {
     let model = named(&front.home, &request.model).await?;
-    let sessions = &front.chats.sessions;
-    let (mut known, mut _turn) = (None, None);
+    let (mut known, mut borrowed, mut _turn) = (None, None, None);
+    let config = front.home.config();
+    let mut agent = None;
     if let Some(key) = &request.key {
-        let turn = tokio::select! {
-            turn = sessions.turn(key) => turn?,
+        let name = key.agent().map_or(DEFAULT_AGENT, AgentId::as_str);
+        agent = config.named_agents.get(name);
+        if agent.is_none() && name != DEFAULT_AGENT {
+            return Err(unknown_agent(name));
+        }
+        let taken = async {
+            let turn = front.chats.turns.turn(key).await?;
+            let sessions = front.conversations.sessions(&front.conversation_options).await;
+            let sessions = sessions.map_err(|failure| unopened(&failure))?;
+            sessions.renew(key).await.map_err(|failure| unopened(&failure))?;
+            // Its messages of other routes wait meanwhile.
+            let borrowed = sessions.borrow(key).await;
+            Ok::<_, ApiError>((turn, borrowed.map_err(|error| unopened(&error.into()))?))
+        };
+        let (turn, conversation) = tokio::select! {
+            taken = taken => taken?,
             () = sender.closed() => return Err(closing()),
         };
-        _turn = Some(turn);
-        known = match sessions.find(key).await? {
-            Some(session) => there(front, session).await?,
+        known = match conversation.session() {
+            Some(session) => there(front, session.clone()).await?,
             None => None,
         };
+        (borrowed, _turn) = (Some(conversation), Some(turn));
     }
+    let directory = agent.map_or_else(|| front.directory.clone(), |agent| workspace(agent, &front.directory));
+    let named = model.as_ref().map(|model| format!("{}/{}", model.provider, model.id));
     let wanted = SessionRequest {
-        cwd: front.directory.to_string_lossy().into_owned(),
+        cwd: directory.to_string_lossy().into_owned(),
         session: known.as_ref().map(ToString::to_string),
-        model: model.as_ref().map(|model| format!("{}/{}", model.provider, model.id)),
+        model: named.or_else(|| agent.filter(|_| known.is_none()).and_then(|agent| agent.model.clone())),
         thinking: request.thinking,
         fork: None,
     };
     let lease = front.desk.lease(wanted).await.map_err(|failure| unopened(&failure))?;
-    let answered = answered(front, &request, known, model.as_deref(), &lease, sender).await;
+    let conversation = borrowed.as_mut();
+    let answered = answered(front, &request, (known, conversation), model.as_deref(), &lease, sender).await;
     lease.release().await;
+    // Not before the session is closed.
+    drop(borrowed);
     answered
+}
+
+/// The conversation goes on in this session.
+async fn keep(conversation: &mut BorrowedConversation, id: &SessionId) -> Result<(), ApiError> {
+    match conversation.keep(id).await {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            let message = "another process changes the session of this conversation; try again";
+            Err(ApiError::new(StatusCode::CONFLICT, "session_changed", message))
+        }
+        Err(error) => Err(unopened(&error.into())),
+    }
 }
 
 /// A session, where the store has it: one that never had a message is not there after a crash.
@@ -133,22 +168,16 @@ async fn there(front: &Front, session: SessionId) -> Result<Option<SessionId>, A
 async fn answered(
     front: &Front,
     request: &ChatRequest,
-    known: Option<SessionId>,
+    (known, mut conversation): (Option<SessionId>, Option<&mut BorrowedConversation>),
     model: Option<&quipu_protocol::Model>,
     lease: &DeskLease,
     sender: &mpsc::Sender<ChatEvent>,
 ) -> Result<ChatOutcome, ApiError> {
     let session = lease.session();
-    let sessions = &front.chats.sessions;
     let is_new = known.is_none();
-    let mut kept = known;
-    if let Some(key) = &request.key
-        && is_new
-    {
+    if let Some(conversation) = conversation.as_deref_mut() {
         // Before it has a message, or a crash in between would lose the way to it.
-        let id = session.view().session;
-        sessions.keep(key, &id).await?;
-        kept = Some(id);
+        keep(conversation, &session.view().session).await?;
     }
     let (snapshot, events) = session.subscribe(Delivery::Lossless).await.map_err(|why| refused(&why))?;
     let current = model.unwrap_or(&snapshot.model);
@@ -175,20 +204,17 @@ async fn answered(
     let ack = session.prompt(UserInput::new(content)).await.map_err(|why| refused(&why))?;
     let started = ChatEvent::Started(session.view().session);
     drop(sender.send(started).await);
-    let mut conversation = Conversation::new(request.mode, sender, front.limits().stalled);
+    let mut said = Conversation::new(request.mode, sender, front.limits().stalled);
     match ack {
         // A hook did what was wanted.
-        Ack::Handled => conversation.outcome = Some(Outcome::Done),
-        _ => conversation.follow(session, events).await,
+        Ack::Handled => said.outcome = Some(Outcome::Done),
+        _ => said.follow(session, events).await,
     }
-    let id = session.view().session;
-    if let Some(key) = &request.key
-        && kept.as_ref() != Some(&id)
-    {
-        // It had to branch: another program has the one that it was.
-        sessions.keep(key, &id).await.map_err(ApiError::once)?;
+    if let Some(conversation) = conversation {
+        // It may have had to branch: another program has the one that it was.
+        keep(conversation, &session.view().session).await.map_err(ApiError::once)?;
     }
-    conversation.outcome().map_err(ApiError::once)
+    said.outcome().map_err(ApiError::once)
 }
 
 /// Collects what a session says, and passes it on.
@@ -273,7 +299,7 @@ impl<'a> Conversation<'a> {
             },
             Event::MessageEnded { id, message, ending } => {
                 let Message::Assistant(answer) = &**message else { return };
-                add(&mut self.usage, &answer.usage);
+                self.usage += &answer.usage;
                 if !matches!(ending, Ending::Committed(_)) {
                     return;
                 }
@@ -330,15 +356,5 @@ impl<'a> Conversation<'a> {
             }
         };
         Ok(ChatOutcome { text, finish, usage })
-    }
-}
-
-fn add(sum: &mut Usage, more: &Usage) {
-    sum.input = sum.input.saturating_add(more.input);
-    sum.output = sum.output.saturating_add(more.output);
-    sum.cache_read = sum.cache_read.saturating_add(more.cache_read);
-    sum.cache_write = sum.cache_write.saturating_add(more.cache_write);
-    if let Some(reasoning) = more.reasoning {
-        sum.reasoning = Some(sum.reasoning.unwrap_or_default().saturating_add(reasoning));
     }
 }

@@ -126,9 +126,6 @@ fn named_session_goes_on_and_others_get_earlier_messages() {
     server.post(PATH, &body);
     let text = wire_text(messages(&world.requests()[3]).last().unwrap());
     assert!(text.contains("Be a pirate.") && text.ends_with("Hello"), "{text}");
-    // Names outlive the server.
-    let file = world.path("home/.quipu/serve-sessions.json");
-    assert_eq!(mode(&file), 0o600);
     server.ends(Signal::SIGTERM, 0);
 }
 

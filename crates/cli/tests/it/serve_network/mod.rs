@@ -5,6 +5,8 @@ mod access;
 #[cfg(test)]
 mod chat;
 #[cfg(test)]
+mod conversations;
+#[cfg(test)]
 mod event_stream;
 #[cfg(test)]
 mod install;
