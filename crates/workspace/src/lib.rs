@@ -17,6 +17,7 @@ mod capture;
 mod child;
 #[cfg_attr(not(target_os = "linux"), path = "confine_none.rs")]
 mod confine;
+mod container;
 mod editor;
 mod error;
 mod git;
@@ -46,6 +47,9 @@ mod write;
 pub use access::{Access, AccessMode, AccessRules, Approval, Reach, has_other_names};
 pub use caches::{Cache, caches, leads_through};
 pub use capture::PathContent;
+pub use container::{
+    ContainerEnd, ContainerEngine, ContainerError, ContainerLimits, ContainerMount, Containers, PruneLimits,
+};
 pub use editor::EditorFiles;
 pub use error::{FileError, FileKind};
 pub use git::{Git, GitError};

@@ -96,3 +96,8 @@ impl Session {
 pub fn run_launcher(_: &Launcher) -> ExitCode {
     ExitCode::FAILURE
 }
+
+/// What is to be read-only below a directory where commands may write, as far as it is there.
+pub(crate) fn protected_places(root: &Path) -> Vec<PathBuf> {
+    crate::protected::names().map(|name| root.join(name)).filter(|path| path.symlink_metadata().is_ok()).collect()
+}

@@ -18,6 +18,7 @@ use rustix::process::Pid;
 use crate::caches::Cache;
 use crate::child::Launch;
 use crate::confine;
+use crate::container::{Container, ContainerCommand, Containers};
 use crate::helpers::Helpers;
 use crate::layers::Layers;
 use crate::namespaces::{CommandNeeds, Doors, Namespaces, Session, SessionBounds};
@@ -73,6 +74,8 @@ pub struct Sandbox {
     layers: Option<PathBuf>,
     network: Network,
     namespaces: Option<Namespaces>,
+    /// In which containers commands run, in place of namespaces.
+    containers: Option<Containers>,
     /// Which hosts commands reach through a proxy.
     hosts: Option<Arc<HostRules>>,
     /// What its commands are told in their environment.
@@ -120,6 +123,8 @@ struct SandboxState {
 enum Confinement {
     /// In namespaces.
     Session(Session),
+    /// In a container.
+    Container(Box<Container>),
     /// By Landlock alone; why there are no namespaces, where they were wanted.
     Holder(confine::Holder, Option<String>, Vec<(&'static str, PathBuf)>),
 }
@@ -139,6 +144,7 @@ impl Sandbox {
             layers: None,
             network: Network::Asked,
             namespaces: None,
+            containers: None,
             hosts: None,
             variables: &[],
             told: AtomicBool::default(),
@@ -160,6 +166,7 @@ impl Sandbox {
         Self {
             network: self.network,
             namespaces,
+            containers: self.containers.clone().map(Containers::reading),
             hosts: self.hosts.clone(),
             variables: &[("GIT_OPTIONAL_LOCKS", "0")],
             ..Self::new(Vec::new())
@@ -199,6 +206,23 @@ impl Sandbox {
         self
     }
 
+    /// The same in containers: never in anything else, whatever fails.
+    #[must_use]
+    pub fn with_containers(mut self, containers: Option<Containers>) -> Self {
+        self.containers = containers;
+        self
+    }
+
+    /// In which containers commands run.
+    pub fn containers(&self) -> Option<&Containers> {
+        self.containers.as_ref()
+    }
+
+    /// Where on this machine a path is as commands name it, where they have another name for it.
+    pub fn path_outside(&self, path: &Path) -> Option<PathBuf> {
+        self.containers.as_ref()?.outside(path)
+    }
+
     /// The same, where commands in namespaces reach the hosts that these rules allow, through a proxy.
     #[must_use]
     pub fn with_hosts(mut self, hosts: Arc<HostRules>) -> Self {
@@ -208,7 +232,8 @@ impl Sandbox {
 
     /// The rules by which commands reach hosts through a proxy, where any of them allows one.
     pub fn hosts(&self) -> Option<&Arc<HostRules>> {
-        self.hosts.as_ref().filter(|hosts| self.network == Network::Asked && hosts.opens())
+        let reaches = self.network == Network::Asked && self.containers.is_none();
+        self.hosts.as_ref().filter(|hosts| reaches && hosts.opens())
     }
 
     /// The variables that lead programs to the proxy; none where nothing goes through one.
@@ -240,7 +265,7 @@ impl Sandbox {
     pub fn isolation(&self) -> io::Result<Result<(), IsolationError>> {
         self.with(|started| {
             Ok(match &started.confined {
-                Confinement::Session(_) => Ok(()),
+                Confinement::Session(_) | Confinement::Container(_) => Ok(()),
                 Confinement::Holder(_, Some(why), _) => Err(IsolationError::Unavailable { why: why.clone() }),
                 Confinement::Holder(_, None, _) => Err(IsolationError::NotAskedFor),
             })
@@ -266,8 +291,8 @@ impl Sandbox {
 
     /// Whether commands are confined in the same way by both.
     pub fn confines_as(&self, other: &Self) -> bool {
-        (&self.write, &self.caches, &self.layers, self.network, &self.namespaces)
-            == (&other.write, &other.caches, &other.layers, other.network, &other.namespaces)
+        (&self.write, &self.caches, &self.layers, self.network, &self.namespaces, &self.containers)
+            == (&other.write, &other.caches, &other.layers, other.network, &other.namespaces, &other.containers)
     }
 
     /// Where commands may write, without devices and the temporary directory.
@@ -291,7 +316,7 @@ impl Sandbox {
         let own = self.variables.iter().map(|(name, value)| (*name, OsString::from(value)));
         self.with(|started| {
             Ok(match &started.confined {
-                Confinement::Session(_) => own.collect(),
+                Confinement::Session(_) | Confinement::Container(_) => own.collect(),
                 Confinement::Holder(_, _, variables) => {
                     own.chain(variables.iter().map(|(name, path)| (*name, path.clone().into()))).collect()
                 }
@@ -303,6 +328,30 @@ impl Sandbox {
     pub fn made(&self) -> Option<PathBuf> {
         let state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         state.as_ref().map(|started| started.temporary.path().to_path_buf())
+    }
+
+    /// How a command is started in the container, which is made, or made again, where none runs.
+    ///
+    /// # Errors
+    /// There is no container for it.
+    pub(crate) fn container_launch(&self, command: ContainerCommand<'_>) -> io::Result<Launch> {
+        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut started = match state.take() {
+            Some(started) => started,
+            None => self.start()?,
+        };
+        if let Confinement::Container(container) = &started.confined
+            && !container.is_alive()
+        {
+            // Somebody stopped or removed it: what ran there is gone with it.
+            started.confined = self.confine(&started.temporary, started.layers.as_ref())?;
+        }
+        let Confinement::Container(container) = &started.confined else {
+            return Err(io::Error::other("it has no container"));
+        };
+        let launch = container.launch(command).map_err(io::Error::other);
+        *state = Some(started);
+        launch
     }
 
     /// Starts a command, which waits at its gate.
@@ -339,6 +388,12 @@ impl Sandbox {
             Confinement::Session(session) => session
                 .launch(&launch, needs)
                 .map(|launched| launched.map(|(pid, status)| (pid, Some(status)))),
+            Confinement::Container(_) => {
+                let panicked = |_| Err(io::Error::other("a thread panicked"));
+                let started =
+                    std::thread::scope(|scope| scope.spawn(|| launch.start()).join().unwrap_or_else(panicked));
+                Ok(started.map(|pid| (pid, None)))
+            }
             Confinement::Holder(holder, ..) => {
                 holder.run(move || launch.start()).map(|started| started.map(|pid| (pid, None)))
             }
@@ -371,16 +426,23 @@ impl Sandbox {
     }
 
     fn start(&self) -> io::Result<SandboxState> {
-        self.caches.iter().for_each(|cache| cache.make(&self.write));
+        if self.containers.is_none() {
+            self.caches.iter().for_each(|cache| cache.make(&self.write));
+        }
         let temporary = TemporaryDirectory::make()?;
         Helpers::keep_from([temporary.path()]);
         Helpers::of_this_process().settle();
-        let layers = self.layers.as_deref().map(Layers::take).transpose()?;
+        let layers = self.layers.as_deref().filter(|_| self.containers.is_none());
+        let layers = layers.map(Layers::take).transpose()?;
         let confined = self.confine(&temporary, layers.as_ref())?;
         Ok(SandboxState { confined, temporary, layers, proxy: Mutex::default() })
     }
 
     fn confine(&self, temporary: &TemporaryDirectory, layers: Option<&Layers>) -> io::Result<Confinement> {
+        if let Some(containers) = &self.containers {
+            let container = Container::start(containers.clone()).map_err(io::Error::other)?;
+            return Ok(Confinement::Container(Box::new(container)));
+        }
         let layered = || {
             self.caches
                 .iter()

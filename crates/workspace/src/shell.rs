@@ -14,6 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::child::{Child, Launch, is_here, prepares_bash};
+use crate::container::ContainerCommand;
 use crate::registry::Ticket;
 use crate::sandbox::CommandGuard;
 use crate::tree::{MARK, Victims, kill_tree};
@@ -278,6 +279,53 @@ fn start(
     let (pipe, output) = io::pipe().map_err(ShellError::Lost)?;
     let pipe = pipe::Receiver::from_owned_fd(OwnedFd::from(pipe)).map_err(ShellError::Lost)?;
     let shell = find_shell();
+    let contained = command.sandbox.filter(|sandbox| sandbox.containers().is_some());
+    let (launch, gate) = match contained {
+        Some(sandbox) => {
+            let (input, gate) = io::pipe().map_err(ShellError::Lost)?;
+            let inside = ContainerCommand {
+                command: command.command,
+                cwd: command.cwd,
+                variables: command.env,
+                mark: &ticket.mark,
+                input: Some(input.into()),
+                output: output.into(),
+            };
+            (sandbox.container_launch(inside).map_err(ShellError::Sandbox)?, Some(gate))
+        }
+        None => local_launch(command, &shell, begin, &directory, &ticket, output)?,
+    };
+    let started = match command.sandbox {
+        Some(sandbox) => sandbox.launch(launch, command.needs).map_err(ShellError::Sandbox)?,
+        None if launch.here => launch.start().map(|pid| (pid, None)),
+        None => std::thread::scope(|scope| {
+            let panicked = |_| Err(io::Error::other("a thread panicked"));
+            let started = scope.spawn(move || launch.start()).join().unwrap_or_else(panicked);
+            started.map(|pid| (pid, None))
+        }),
+    };
+    let failed = |source: io::Error| match source.raw_os_error().map(nix::errno::Errno::from_raw) {
+        Some(nix::errno::Errno::E2BIG) => ShellError::TooLong(command.command.len()),
+        _ => ShellError::Spawn { shell: shell.clone(), source },
+    };
+    let (pid, status) = started.map_err(failed)?;
+    let leader = pid.as_raw_nonzero().get();
+    let child = status.map_or_else(|| Child::new(pid), |status| Child::kept(pid, status));
+    let running =
+        RunningShell { child, leader, ticket, registry: registry.clone(), over: false, begun: None };
+    registry.started(&running.ticket, leader).map_err(ShellError::Guardian)?;
+    Ok(ReadyShell { running, pipe, gate })
+}
+
+/// How a command is started that has no container, and its gate.
+fn local_launch(
+    command: &ShellCommand<'_>,
+    shell: &Path,
+    begin: StartMode,
+    directory: &std::fs::Metadata,
+    ticket: &Ticket,
+    output: io::PipeWriter,
+) -> Result<(Launch, Option<io::PipeWriter>), ShellError> {
     let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
     // With it, `cd sub` could lead elsewhere than rules and people read.
     environment.remove(OsStr::new("CDPATH"));
@@ -310,13 +358,13 @@ fn start(
     let gated = command.sandbox.is_some() || begin == StartMode::WhenTold;
     let gate = gated.then(io::pipe).transpose().map_err(ShellError::Lost)?;
     let (program, arguments): (&Path, Vec<OsString>) = match gate {
-        None => (&shell, vec!["-c".into(), command.command.into()]),
+        None => (shell, vec!["-c".into(), command.command.into()]),
         Some(_) if around => {
             let arguments =
-                vec!["-c".into(), GATE_AROUND.into(), shell.clone().into(), command.command.into()];
+                vec!["-c".into(), GATE_AROUND.into(), shell.into(), command.command.into()];
             (Path::new("/bin/sh"), arguments)
         }
-        Some(_) => (&shell, vec!["-c".into(), [GATE, command.command].concat().into()]),
+        Some(_) => (shell, vec!["-c".into(), [GATE, command.command].concat().into()]),
     };
     let (input, gate) = gate.map_or((None, None), |(input, gate)| (Some(input), Some(gate)));
     let launch = Launch {
@@ -324,30 +372,11 @@ fn start(
         arguments,
         environment,
         cwd: command.cwd.to_path_buf(),
-        here: is_here(&directory),
+        here: is_here(directory),
         input: input.map(OwnedFd::from),
         output: output.into(),
     };
-    let started = match command.sandbox {
-        Some(sandbox) => sandbox.launch(launch, command.needs).map_err(ShellError::Sandbox)?,
-        None if launch.here => launch.start().map(|pid| (pid, None)),
-        None => std::thread::scope(|scope| {
-            let panicked = |_| Err(io::Error::other("a thread panicked"));
-            let started = scope.spawn(move || launch.start()).join().unwrap_or_else(panicked);
-            started.map(|pid| (pid, None))
-        }),
-    };
-    let failed = |source: io::Error| match source.raw_os_error().map(nix::errno::Errno::from_raw) {
-        Some(nix::errno::Errno::E2BIG) => ShellError::TooLong(command.command.len()),
-        _ => ShellError::Spawn { shell: shell.clone(), source },
-    };
-    let (pid, status) = started.map_err(failed)?;
-    let leader = pid.as_raw_nonzero().get();
-    let child = status.map_or_else(|| Child::new(pid), |status| Child::kept(pid, status));
-    let running =
-        RunningShell { child, leader, ticket, registry: registry.clone(), over: false, begun: None };
-    registry.started(&running.ticket, leader).map_err(ShellError::Guardian)?;
-    Ok(ReadyShell { running, pipe, gate })
+    Ok((launch, gate))
 }
 
 fn find_shell() -> PathBuf {

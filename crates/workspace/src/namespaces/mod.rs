@@ -340,6 +340,13 @@ impl Drop for Session {
     }
 }
 
+/// What is to be read-only below a directory where commands may write, as far as it is there. Gives git directories what could be
+/// made otherwise.
+pub(crate) fn protected_places(root: &Path) -> Vec<PathBuf> {
+    protected::repositories(root).iter().for_each(|git| protected::complete(git));
+    protected::places(root)
+}
+
 fn number(said: &[u8]) -> io::Result<i32> {
     said.try_into().map(i32::from_le_bytes).map_err(|_| gone())
 }

@@ -3,6 +3,9 @@
 #[cfg(test)]
 mod confined;
 #[cfg(test)]
+#[cfg(target_os = "linux")]
+mod containers;
+#[cfg(test)]
 mod fresh_home;
 #[cfg(test)]
 mod helpers;
