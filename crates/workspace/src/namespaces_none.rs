@@ -99,5 +99,8 @@ pub fn run_launcher(_: &Launcher) -> ExitCode {
 
 /// What is to be read-only below a directory where commands may write, as far as it is there.
 pub(crate) fn protected_places(root: &Path) -> Vec<PathBuf> {
-    crate::protected::names().map(|name| root.join(name)).filter(|path| path.symlink_metadata().is_ok()).collect()
+    crate::protected::names()
+        .map(|name| root.join(name))
+        .filter(|path| path.symlink_metadata().is_ok())
+        .collect()
 }

@@ -292,7 +292,14 @@ impl Sandbox {
     /// Whether commands are confined in the same way by both.
     pub fn confines_as(&self, other: &Self) -> bool {
         (&self.write, &self.caches, &self.layers, self.network, &self.namespaces, &self.containers)
-            == (&other.write, &other.caches, &other.layers, other.network, &other.namespaces, &other.containers)
+            == (
+                &other.write,
+                &other.caches,
+                &other.layers,
+                other.network,
+                &other.namespaces,
+                &other.containers,
+            )
     }
 
     /// Where commands may write, without devices and the temporary directory.
@@ -390,8 +397,9 @@ impl Sandbox {
                 .map(|launched| launched.map(|(pid, status)| (pid, Some(status)))),
             Confinement::Container(_) => {
                 let panicked = |_| Err(io::Error::other("a thread panicked"));
-                let started =
-                    std::thread::scope(|scope| scope.spawn(|| launch.start()).join().unwrap_or_else(panicked));
+                let started = std::thread::scope(|scope| {
+                    scope.spawn(|| launch.start()).join().unwrap_or_else(panicked)
+                });
                 Ok(started.map(|pid| (pid, None)))
             }
             Confinement::Holder(holder, ..) => {

@@ -360,8 +360,7 @@ fn local_launch(
     let (program, arguments): (&Path, Vec<OsString>) = match gate {
         None => (shell, vec!["-c".into(), command.command.into()]),
         Some(_) if around => {
-            let arguments =
-                vec!["-c".into(), GATE_AROUND.into(), shell.into(), command.command.into()];
+            let arguments = vec!["-c".into(), GATE_AROUND.into(), shell.into(), command.command.into()];
             (Path::new("/bin/sh"), arguments)
         }
         Some(_) => (shell, vec!["-c".into(), [GATE, command.command].concat().into()]),

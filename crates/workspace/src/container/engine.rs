@@ -56,7 +56,8 @@ pub(super) struct Said {
 impl EngineProgram {
     pub(super) fn find(engine: ContainerEngine) -> Result<Self, ContainerError> {
         let name = engine.program();
-        let program = Helpers::of_this_process().find(name).ok_or(ContainerError::NoProgram { program: name })?;
+        let program =
+            Helpers::of_this_process().find(name).ok_or(ContainerError::NoProgram { program: name })?;
         Ok(Self { engine, program })
     }
 
@@ -116,7 +117,8 @@ impl EngineProgram {
             }
             if since.elapsed() >= LONGEST {
                 end(pid);
-                let action = arguments.iter().find(|word| !word.starts_with('-')).cloned().unwrap_or_default();
+                let action =
+                    arguments.iter().find(|word| !word.starts_with('-')).cloned().unwrap_or_default();
                 return Err(ContainerError::TimedOut { program: self.engine.program(), action });
             }
             std::thread::sleep(PAUSE);

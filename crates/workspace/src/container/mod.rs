@@ -37,7 +37,8 @@ const OWNER: &str = "quipu.owner";
 /// The label with the second in which it was made.
 const CREATED: &str = "quipu.created";
 /// What process 1 of a container does: nothing, and what is left by others is waited for.
-const IDLE: &str = r#"s='while read -r _; do :; done'; command -v bash >/dev/null 2>&1 && exec bash -c "$s"; eval "$s""#;
+const IDLE: &str =
+    r#"s='while read -r _; do :; done'; command -v bash >/dev/null 2>&1 && exec bash -c "$s"; eval "$s""#;
 /// Waits for the word, then becomes the shell; never begins when the agent is gone before.
 const GATE: &str = r#"read -r QUIPU_GATE || exit 125
 unset QUIPU_GATE
@@ -154,7 +155,9 @@ pub enum ContainerError {
         text: String,
     },
     /// A network by which commands would reach this machine or another container.
-    #[error("commands get no network `{name}`: it is that of this machine or of another container. Use `none`, or a network of its own")]
+    #[error(
+        "commands get no network `{name}`: it is that of this machine or of another container. Use `none`, or a network of its own"
+    )]
     Network {
         /// Its name.
         name: String,
@@ -372,10 +375,12 @@ impl Container {
 
     fn run(&mut self, is_alone: bool) -> Result<(), ContainerError> {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let image = self.program.call(&words(&["image", "inspect", "--format", "{{.Id}}", &self.settings.image]))?;
+        let image =
+            self.program.call(&words(&["image", "inspect", "--format", "{{.Id}}", &self.settings.image]))?;
         if !image.succeeded {
             let lower = image.text.to_ascii_lowercase();
-            if ["no such image", "image not known", "unable to find"].iter().any(|sign| lower.contains(sign)) {
+            if ["no such image", "image not known", "unable to find"].iter().any(|sign| lower.contains(sign))
+            {
                 let (program, image) = (self.settings.engine.program(), self.settings.image.clone());
                 return Err(ContainerError::NoImage { program, image });
             }
@@ -394,7 +399,10 @@ impl Container {
         let (running, made_of) = line.and_then(|line| line.split_once(' ')).unwrap_or_default();
         let is_there = found.succeeded && line.is_some();
         if is_there && made_of != config {
-            self.program.must("remove a container that was made by other settings", &words(&["rm", "-f", &self.name]))?;
+            self.program.must(
+                "remove a container that was made by other settings",
+                &words(&["rm", "-f", &self.name]),
+            )?;
         }
         if !is_there || made_of != config {
             let created = since_epoch(SystemTime::now()).as_secs();
@@ -415,7 +423,10 @@ impl Container {
             self.program.must("restart its container", &words(&["restart", "-t", "0", &self.name]))?;
         }
         let format = "quipu {{.State.Pid}}";
-        let pid = self.program.must("look at its container", &words(&["container", "inspect", "--format", format, &self.name]))?;
+        let pid = self.program.must(
+            "look at its container",
+            &words(&["container", "inspect", "--format", format, &self.name]),
+        )?;
         let pid = pid.lines().find_map(|line| line.strip_prefix("quipu ")?.trim().parse::<u32>().ok());
         self.first = pid.filter(|pid| *pid > 0).and_then(|pid| Some((pid, began(pid)?)));
         Ok(())
@@ -437,7 +448,8 @@ impl Container {
             workspace: self.settings.workspace.source.clone(),
         };
         let true_path = crate::file_key(cwd);
-        let inside = self.settings.inside(cwd).or_else(|| self.settings.inside(&true_path)).ok_or_else(elsewhere)?;
+        let inside =
+            self.settings.inside(cwd).or_else(|| self.settings.inside(&true_path)).ok_or_else(elsewhere)?;
         let mut given: BTreeMap<String, String> = BTreeMap::new();
         for (name, value) in std::env::vars_os() {
             let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else { continue };
@@ -453,7 +465,8 @@ impl Container {
         }
         given.retain(|name, _| environment::passes(name));
         given.insert(MARK.into(), mark.to_owned());
-        let mut arguments: Vec<OsString> = vec!["exec".into(), "--interactive".into(), "--workdir".into(), inside.into()];
+        let mut arguments: Vec<OsString> =
+            vec!["exec".into(), "--interactive".into(), "--workdir".into(), inside.into()];
         arguments.extend(given.iter().map(|(name, value)| OsString::from(format!("--env={name}={value}"))));
         arguments.extend([&self.name, "/bin/sh", "-c", GATE, command].map(OsString::from));
         // When it was used is what idleness is known by; a failure makes it look older.
@@ -477,7 +490,9 @@ impl Container {
         let Ok(found) = self.program.call(&list) else { return };
         for name in found.text.lines().map(str::trim).filter(|name| found.succeeded && *name != self.name) {
             let is_name = name.chars().all(|char| char.is_ascii_alphanumeric() || "_.-".contains(char));
-            let Some(lock) = is_name.then(|| open_lock(&self.settings.state, name).ok()).flatten() else { continue };
+            let Some(lock) = is_name.then(|| open_lock(&self.settings.state, name).ok()).flatten() else {
+                continue;
+            };
             if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
                 continue;
             }
@@ -510,7 +525,8 @@ impl Drop for Container {
             ContainerEnd::Stopped => &["stop", "-t", "0"],
             ContainerEnd::Removed => &["rm", "-f"],
         };
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).chain([self.name.clone()]).collect();
+        let words: Vec<String> =
+            words.iter().map(|word| (*word).to_owned()).chain([self.name.clone()]).collect();
         let done = self.program.call(&words);
         if self.settings.end == ContainerEnd::Removed && done.is_ok_and(|said| said.succeeded) {
             drop(fs::remove_file(lock_path(&self.settings.state, &self.name)));
@@ -542,7 +558,13 @@ fn lock_path(state: &Path, name: &str) -> PathBuf {
 
 fn open_lock(state: &Path, name: &str) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
-    File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(lock_path(state, name))
+    File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(lock_path(state, name))
 }
 
 /// When a process began, in a form that another one with its number does not have.

@@ -60,7 +60,10 @@ impl ContainerMount {
         if source.parent().is_none() {
             return refused("it is the whole file system");
         }
-        if SYSTEM.iter().any(|system| source.starts_with(system) || source.starts_with(file_key(Path::new(system)))) {
+        if SYSTEM
+            .iter()
+            .any(|system| source.starts_with(system) || source.starts_with(file_key(Path::new(system))))
+        {
             return refused("it belongs to the system");
         }
         let name = source.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -94,7 +97,8 @@ mod tests {
     use super::*;
 
     fn argument(source: &Path, target: &str, home: &Path) -> Result<String, String> {
-        let mount = ContainerMount { source: source.into(), target: target.into(), access: AccessMode::Write };
+        let mount =
+            ContainerMount { source: source.into(), target: target.into(), access: AccessMode::Write };
         mount.argument(Some(home), &[home.join(".quipu")]).map_err(|error| error.to_string())
     }
 
@@ -109,7 +113,9 @@ mod tests {
         std::fs::create_dir_all(&sockets).unwrap();
         std::fs::write(sockets.join("docker.sock"), "").unwrap();
         std::os::unix::fs::symlink("/etc", home.join("link")).unwrap();
-        for refused in ["/", "/etc", "/etc/ssl", "/proc", "/sys/fs", "/dev/null", "/run/docker.sock", "/var/run", "work"] {
+        for refused in
+            ["/", "/etc", "/etc/ssl", "/proc", "/sys/fs", "/dev/null", "/run/docker.sock", "/var/run", "work"]
+        {
             argument(Path::new(refused), "/data", &home).unwrap_err();
         }
         for refused in ["", ".ssh", ".ssh/id", ".config", ".config/gh", "link", ".quipu", "a,b", "a\"b"] {

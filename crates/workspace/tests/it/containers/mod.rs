@@ -97,7 +97,11 @@ async fn commands_in_a_container_have_the_workspace_and_no_more() {
     assert_eq!(ran.0, ShellEnd::Exited(1), "{}", ran.1);
     for closed in ["/x", "/etc/x", "/bin/x", "/home/x"] {
         let ran = world.run(&sandbox, &format!("touch {closed}")).await;
-        assert!(ran.0 == ShellEnd::Exited(1) && ran.1.contains("Read-only file system"), "{closed}: {}", ran.1);
+        assert!(
+            ran.0 == ShellEnd::Exited(1) && ran.1.contains("Read-only file system"),
+            "{closed}: {}",
+            ran.1
+        );
     }
     for open in ["/tmp/x", "/var/tmp/x", "/run/x", "$HOME/x"] {
         succeeds(&world.run(&sandbox, &format!("echo x > {open} && cat {open}")).await);
@@ -116,7 +120,9 @@ async fn commands_in_a_container_have_the_workspace_and_no_more() {
     let sub = world.try_run(&sandbox, "pwd", "ws/sub", None, &CancellationToken::new()).await.unwrap();
     assert_eq!((sub.0, sub.1.tail()), (ShellEnd::Exited(0), "/workspace/sub\n"));
     let outside = world.try_run(&sandbox, "pwd", "added", None, &CancellationToken::new()).await;
-    assert!(matches!(&outside, Err(ShellError::Sandbox(error)) if error.to_string().contains("not in the container")));
+    assert!(
+        matches!(&outside, Err(ShellError::Sandbox(error)) if error.to_string().contains("not in the container"))
+    );
     assert_eq!(sandbox.path_outside("/workspace/a/b".as_ref()), Some(world.path("ws/a/b")));
     assert_eq!(sandbox.path_outside("/etc/a".as_ref()), None);
 }
@@ -191,7 +197,10 @@ async fn workspace_of_a_container_is_read_only_where_it_should_be() {
     succeeds(&world.run(&sandbox, "echo x > made").await);
     let reading = sandbox.reading();
     let ran = world.run(&reading, "cat given; echo y > made").await;
-    assert!(ran.0 == ShellEnd::Exited(1) && ran.1.contains("given") && ran.1.contains("Read-only"), "{ran:?}");
+    assert!(
+        ran.0 == ShellEnd::Exited(1) && ran.1.contains("given") && ran.1.contains("Read-only"),
+        "{ran:?}"
+    );
     assert_eq!(fs::read_to_string(world.path("ws/made")).unwrap(), "x\n");
     assert_eq!(image.containers().len(), 2);
 }
@@ -216,7 +225,10 @@ async fn container_that_cannot_be_had_runs_nothing() {
         (Containers { network: "container:x".into(), ..right.clone() }, "no network `container:x`"),
         (Containers { network: "not-there".into(), ..right.clone() }, "not-there"),
         (Containers { mounts: vec![mount("/etc", "/data")], ..right.clone() }, "belongs to the system"),
-        (Containers { mounts: vec![mount("/run/podman/podman.sock", "/s")], ..right.clone() }, "is not mounted"),
+        (
+            Containers { mounts: vec![mount("/run/podman/podman.sock", "/s")], ..right.clone() },
+            "is not mounted",
+        ),
         (Containers { mounts: vec![mount(&ssh, "/ssh")], ..right.clone() }, "keep secrets"),
         (Containers { mounts: vec![mount("/usr", "/proc/x")], ..right.clone() }, "container itself"),
     ];
@@ -250,7 +262,11 @@ async fn container_is_made_again_when_its_settings_change() {
     let same = world.sandbox(world.settings(&image));
     assert_eq!(succeeds(&world.run(&same, "cat /tmp/kept").await), "x\n");
     drop(first);
-    assert_eq!(succeeds(&world.run(&same, "cat /tmp/kept").await), "x\n", "it runs for as long as one uses it");
+    assert_eq!(
+        succeeds(&world.run(&same, "cat /tmp/kept").await),
+        "x\n",
+        "it runs for as long as one uses it"
+    );
     let limits = ContainerLimits { processes: Some(64), memory: Some(64 << 20), processors: Some(1) };
     let other = world.sandbox(Containers { limits, ..world.settings(&image) });
     let ran = world.run(&other, "cat /tmp/kept").await;
@@ -308,7 +324,11 @@ async fn containers_that_nobody_uses_are_removed_in_time() {
     succeeds(&world.run(&other, "echo $$").await);
     let states: Vec<String> = image.containers().into_iter().map(|(_, state)| state).collect();
     assert_eq!(states, ["Up", "Up"], "the one that nobody uses is gone");
-    let removed = world.sandbox(Containers { scope: "removed".into(), end: ContainerEnd::Removed, ..world.settings(&image) });
+    let removed = world.sandbox(Containers {
+        scope: "removed".into(),
+        end: ContainerEnd::Removed,
+        ..world.settings(&image)
+    });
     succeeds(&world.run(&removed, "echo $$").await);
     drop(removed);
     assert_eq!(image.containers().len(), 2);
