@@ -128,7 +128,7 @@ async fn commands_in_a_container_have_the_workspace_and_no_more() {
 }
 
 #[tokio::test]
-async fn what_configures_programs_is_read_only_in_a_container() {
+async fn configuration_files_are_read_only_in_a_container() {
     let Some(image) = Image::make() else { return };
     let world = World::new();
     for made in ["ws/.git/objects", "ws/.git/refs", "ws/.claude"] {
