@@ -95,3 +95,7 @@ pub(crate) fn wrong_method(allowed: &'static str) -> Answer {
     answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     answer
 }
+
+pub(crate) fn closing() -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "closing", "the server is shutting down")
+}

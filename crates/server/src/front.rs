@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
 use crate::answer::ApiError;
+pub(crate) use crate::answer::closing;
 use crate::chat_turns::Chats;
 use crate::conversations::{ConversationService, ServiceOptions};
 use crate::event_clients::EventClients;
@@ -101,10 +102,6 @@ impl Front {
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(self.kill.clone().run_until_cancelled_owned(work));
     }
-}
-
-pub(crate) fn closing() -> ApiError {
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "closing", "the server is shutting down")
 }
 
 /// There is no place for one more client of lines.

@@ -10,6 +10,7 @@ mod answer;
 mod body;
 mod chat;
 mod chat_turns;
+mod conversation_routes;
 mod conversations;
 mod error;
 mod event_clients;

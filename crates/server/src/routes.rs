@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::access::check_origin;
 use crate::answer::{Answer, ApiError, full, json_answer, wrong_method};
 use crate::front::{Front, closing};
-use crate::{chat, conversations, event_routes, web_socket};
+use crate::{chat, conversation_routes, event_routes, web_socket};
 
 /// What a path means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,11 +140,15 @@ async fn routed(front: Arc<Front>, route: Route, request: Request<Incoming>) -> 
         (Route::Models, Method::GET) => Ok(chat::models_answer(&front).await),
         (Route::Model(name), Method::GET) => chat::model_answer(&front, &name).await,
         (Route::Chat, Method::POST) => chat::answer(front, request).await,
-        (Route::Messages(key), Method::POST) => conversations::post_message(&front, &key, request).await,
-        (Route::Replies(key), Method::GET) => conversations::replies(&front, key.as_deref()),
-        (Route::Ack(key, id), Method::POST) => conversations::acknowledge(&front, &key, &id, request).await,
-        (Route::Stop(key), Method::POST) => conversations::stop(&front, &key, request).await,
-        (Route::Wake(key), Method::POST) => conversations::wake(&front, &key).await,
+        (Route::Messages(key), Method::POST) => {
+            conversation_routes::post_message(&front, &key, request).await
+        }
+        (Route::Replies(key), Method::GET) => conversation_routes::replies(&front, key.as_deref()),
+        (Route::Ack(key, id), Method::POST) => {
+            conversation_routes::acknowledge(&front, &key, &id, request).await
+        }
+        (Route::Stop(key), Method::POST) => conversation_routes::stop(&front, &key, request).await,
+        (Route::Wake(key), Method::POST) => conversation_routes::wake(&front, &key).await,
         (
             Route::Clients
             | Route::Chat

@@ -16,7 +16,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::answer::ApiError;
-use crate::conversations::{unknown_agent, workspace};
+use crate::conversation_routes::unknown_agent;
+use crate::conversations::workspace;
 use crate::front::{Front, closing};
 
 use super::model_names::named;

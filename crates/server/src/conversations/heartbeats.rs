@@ -28,7 +28,6 @@ struct BeatingAgent {
     workspace: PathBuf,
 }
 
-/// The heartbeats of a server.
 pub(super) struct ServerHeartbeats {
     heartbeats: Heartbeats,
     agents: Vec<BeatingAgent>,

@@ -2,10 +2,8 @@
 
 mod heartbeats;
 mod mailboxes;
-mod request;
-mod routes;
 mod service;
 
 pub(crate) use heartbeats::workspace;
-pub(crate) use routes::{acknowledge, post_message, replies, stop, unknown_agent, wake};
+pub(crate) use mailboxes::{AckOutcome, DEFAULT_CHANNEL, MailboxFilter, RunNews, is_channel};
 pub(crate) use service::{ConversationService, ServiceOptions};

@@ -17,8 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::heartbeats::{HeartbeatWorld, ServerHeartbeats};
 use super::mailboxes::Mailboxes;
-use crate::answer::ApiError;
-use crate::front::closing;
+use crate::answer::{ApiError, closing};
 use crate::limits::ServerLimits;
 
 /// When the store is asked again that could not be used.
@@ -28,7 +27,7 @@ const AGAIN: Duration = Duration::from_secs(2);
 pub(crate) struct ConversationService {
     state: watch::Sender<ServiceState>,
     sessions: OnceCell<HostSessions>,
-    pub(super) mailboxes: Mailboxes,
+    pub(crate) mailboxes: Mailboxes,
     /// How long a request waits for the store to be opened.
     patience: Duration,
     /// Places for those who read replies.
@@ -125,7 +124,7 @@ impl ConversationService {
     }
 
     /// A place for one who reads replies.
-    pub(super) fn reader(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+    pub(crate) fn reader(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         // One that is about to begin has replies to show, too.
         if matches!(&*self.state.borrow(), ServiceState::Stopped) {
             return Err(closing());
@@ -137,7 +136,7 @@ impl ConversationService {
     }
 
     /// Takes a message; `None` for one that was taken before. Resolved = it survives the loss of power.
-    pub(super) async fn accept(&self, request: RunRequest) -> Result<Option<Acceptance>, ApiError> {
+    pub(crate) async fn accept(&self, request: RunRequest) -> Result<Option<Acceptance>, ApiError> {
         let handle = self.handle().await?;
         match handle.conversations.accept(request).await {
             Ok(acceptance) => Ok(Some(acceptance)),
@@ -146,13 +145,13 @@ impl ConversationService {
         }
     }
 
-    pub(super) async fn stop(&self, key: &SessionKey, authority: Authority) -> Result<(), ApiError> {
+    pub(crate) async fn stop(&self, key: &SessionKey, authority: Authority) -> Result<(), ApiError> {
         let handle = self.handle().await?;
         handle.conversations.stop(key, authority).await.map_err(|error| refused(&error))
     }
 
     /// Wakes the heartbeat of a conversation.
-    pub(super) async fn wake(&self, key: &SessionKey) -> Result<WakeOutcome, ApiError> {
+    pub(crate) async fn wake(&self, key: &SessionKey) -> Result<WakeOutcome, ApiError> {
         Ok(self.handle().await?.heartbeats.wake(key, WakeReason::Request))
     }
 

@@ -7,8 +7,8 @@ use quipu_runtime::{
 };
 use serde::Deserialize;
 
-use super::mailboxes::{DEFAULT_CHANNEL, is_channel};
 use crate::answer::ApiError;
+use crate::conversations::{DEFAULT_CHANNEL, is_channel};
 use crate::path::decoded;
 
 /// Bytes of a name in a request at most: of a sender, a route, an id.
@@ -16,7 +16,6 @@ const NAME: usize = 512;
 /// Bytes of what a sender sets for commands at most.
 const EXEC: usize = 16 << 10;
 
-/// The body of a message.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct MessageBody {
@@ -51,7 +50,6 @@ struct RouteBody {
     thread: Option<String>,
 }
 
-/// The body of a stop.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct StopBody {

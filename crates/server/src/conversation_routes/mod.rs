@@ -1,5 +1,7 @@
 //! Requests for conversations.
 
+mod request;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,10 +17,9 @@ use quipu_runtime::{Acceptance, QueueSettings, Run, RunEvent, SessionKey, WakeOu
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
 
-use super::mailboxes::{AckOutcome, MailboxFilter, RunNews};
-use super::request;
 use crate::answer::{Answer, ApiError, full, json_answer};
 use crate::body::RequestBody;
+use crate::conversations::{AckOutcome, MailboxFilter, RunNews};
 use crate::front::Front;
 use crate::limits::KEEP_ALIVE;
 
