@@ -256,9 +256,8 @@ impl HostSessions {
                 break (slot, state);
             }
         };
-        if let Some((session, place)) = state.open.take() {
-            session.shutdown().await;
-            drop(place);
+        if let Some(open) = state.open.take() {
+            open.session.shutdown().await;
         }
         let (sessions, key) = (self.clone(), key.clone());
         let mut borrowed = BorrowedConversation { sessions, key, session: None, slot, state };

@@ -206,8 +206,7 @@ struct Routes(Arc<Chat>);
 
 impl ReplyRoutes for Routes {
     fn route(&self, _: &SessionKey, route: &Route) -> Option<ReplyRoute> {
-        (route.channel == "irc")
-            .then(|| ReplyRoute { sink: self.0.clone(), options: StreamOptions::default() })
+        (route.channel == "irc").then(|| ReplyRoute::new(self.0.clone(), StreamOptions::default()))
     }
 
     fn sent(&self, _: &str, _: &Json) -> Option<SentMessage> {

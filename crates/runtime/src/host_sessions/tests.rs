@@ -1,6 +1,7 @@
 use quipu::store::{SessionQuery, Upkeep as _};
 use quipu_host::SilentObserver;
 use quipu_testkit::Reply;
+use std::path::PathBuf;
 
 use super::*;
 use crate::testing::{World, says};
