@@ -38,6 +38,7 @@ mod opening;
 mod outputs;
 mod own_tools;
 mod owner;
+mod permission_settings;
 mod permissions;
 mod planning;
 mod planning_settings;
@@ -110,7 +111,8 @@ pub use models::{ModelLookupError, Models, PurposeModel};
 pub use opening::{OpenedSession, holds_notes, takes_no_prompts};
 pub use outputs::{KeptOutputs, Outputs};
 pub use owner::{is_dead_owner, with_lease};
-pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule, WorkspaceAccess};
+pub use permission_settings::{PermissionMode, PermissionRules, TravelRule, WorkspaceAccess};
+pub use permissions::Permissions;
 pub use planning::PLANS_PURPOSE;
 pub use planning_settings::PlanningSettings;
 pub use policies::{

@@ -13,11 +13,11 @@ pub(crate) fn channel<T>(items: usize) -> (Sender<T>, Receiver<T>) {
 
 /// The receiver is gone.
 #[derive(Debug)]
-pub(crate) struct Closed;
+pub(crate) struct ClosedMailbox;
 
 /// There is no room, or the receiver is gone.
 #[derive(Debug)]
-pub(crate) struct NotSent;
+pub(crate) struct FullMailbox;
 
 pub(crate) struct Sender<T>(mpsc::Sender<Box<T>>);
 
@@ -35,23 +35,23 @@ impl<T> fmt::Debug for Sender<T> {
 
 impl<T> Sender<T> {
     /// Waits until there is room.
-    pub(crate) async fn send(&self, item: T) -> Result<(), Closed> {
-        self.0.send(Box::new(item)).await.map_err(|_| Closed)
+    pub(crate) async fn send(&self, item: T) -> Result<(), ClosedMailbox> {
+        self.0.send(Box::new(item)).await.map_err(|_| ClosedMailbox)
     }
 
     /// Sends at once, or not at all.
-    pub(crate) fn try_send(&self, item: T) -> Result<(), NotSent> {
-        self.0.try_send(Box::new(item)).map_err(|_| NotSent)
+    pub(crate) fn try_send(&self, item: T) -> Result<(), FullMailbox> {
+        self.0.try_send(Box::new(item)).map_err(|_| FullMailbox)
     }
 
     /// Waits in a thread of its own until there is room.
-    pub(crate) fn blocking_send(&self, item: T) -> Result<(), Closed> {
-        self.0.blocking_send(Box::new(item)).map_err(|_| Closed)
+    pub(crate) fn blocking_send(&self, item: T) -> Result<(), ClosedMailbox> {
+        self.0.blocking_send(Box::new(item)).map_err(|_| ClosedMailbox)
     }
 
     /// Room for one item, when there is some.
-    pub(crate) async fn reserve(&self) -> Result<Permit<'_, T>, Closed> {
-        self.0.reserve().await.map(Permit).map_err(|_| Closed)
+    pub(crate) async fn reserve(&self) -> Result<Permit<'_, T>, ClosedMailbox> {
+        self.0.reserve().await.map(Permit).map_err(|_| ClosedMailbox)
     }
 
     /// One that does not keep the channel open.

@@ -10,91 +10,16 @@ use quipu_protocol::{CommandInput, Scope};
 use quipu_rules::{Effect, FileAccess, Host, Rule, RuleSet, Verdict};
 use quipu_tools::{BackgroundTool, Touches};
 use quipu_workspace::{
-    Access, AccessMode, AccessRules, Cache, CommandNeeds, Containers, FileKeys, HostRules, Namespaces,
-    Network, Reach, Sandbox, SandboxSupport, file_key, git_directories, has_other_names,
+    Access, AccessMode, AccessRules, CommandNeeds, FileKeys, HostRules, Network, Reach, Sandbox,
+    SandboxSupport, file_key, git_directories, has_other_names,
 };
 
 use crate::bound_files::{BoundFile, BoundGrant, bound, command_files, difference};
+use crate::permission_settings::{PermissionMode, PermissionRules, TravelRule, WorkspaceAccess};
 use crate::policy::{Decision, Grant, GrantError, Policy, Proposal, input_subject};
 use crate::rulings::{RuleRoots, RuleVerdict, judged_command, judged_files, ruling};
 use crate::travel::{Tobe, Travel};
 use quipu_machine::PolicyVersion;
-
-/// How much is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PermissionMode {
-    /// Every command and every change is asked; commands are confined as well.
-    Ask,
-    /// Free within the workspace: commands are confined to it, files elsewhere are asked.
-    #[default]
-    Workspace,
-    /// Everything that the user can do, unasked and unconfined.
-    Full,
-}
-
-/// Whether tools and commands of a session change its workspace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum WorkspaceAccess {
-    /// They do.
-    #[default]
-    Write,
-    /// They read it. Commands write in their directory for temporary files alone, and no file tool writes anything.
-    Read,
-}
-
-/// Whether a model may take its session to earlier points of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum TravelRule {
-    /// A person is asked each time, in every mode; without one it is refused.
-    #[default]
-    Ask,
-    /// It may.
-    Allow,
-    /// It may not.
-    Deny,
-}
-
-/// What the permissions of a session are made of. All paths are absolute.
-#[derive(Debug, Clone, Default)]
-pub struct PermissionRules {
-    /// How much is asked.
-    pub mode: PermissionMode,
-    /// The directory of the session.
-    pub cwd: PathBuf,
-    /// More directories where tools may work as in `cwd`.
-    pub add_dirs: Vec<PathBuf>,
-    /// Directories and files that tools may read, such as kept outputs.
-    pub read: Vec<PathBuf>,
-    /// Our own directory, which tools never change.
-    pub own: PathBuf,
-    /// The user's home, below which programs keep secrets.
-    pub home: Option<PathBuf>,
-    /// Directories and files that commands may write as well. One that is reached through a place where commands may
-    /// write is left out: they could let it lead anywhere.
-    pub command_write: Vec<PathBuf>,
-    /// The same, made when they are missing and wanted: [`caches`](crate::caches).
-    pub caches: Vec<Cache>,
-    /// Where what commands write to caches that are not shared is kept: a directory of the project, made when it is missing. `None`: they
-    /// write to the caches themselves.
-    pub cache_layers: Option<PathBuf>,
-    /// Whether confined commands can use the network: in namespaces they ask for it by default, without them they can.
-    pub network: Network,
-    /// Whether tools and commands change the workspace.
-    pub workspace: WorkspaceAccess,
-    /// The containers that commands run in, in place of namespaces. The mode `full` counts as `workspace` then, and where the
-    /// workspace is read-only.
-    pub containers: Option<Containers>,
-    /// What runs commands in namespaces, where the system has them; without it Landlock alone confines them.
-    pub namespaces: Option<Namespaces>,
-    /// What commands may do without asking where they would have to ask.
-    pub needs: CommandNeeds,
-    /// What the system can do; [`SandboxSupport::of_this_system`].
-    pub support: Option<SandboxSupport>,
-    /// Whether the model may go to earlier points of its session.
-    pub travel: TravelRule,
-    /// What the user allows, wants to be asked about and denies, by tool, command, path and host.
-    pub rules: RuleSet,
-}
 
 /// The built-in policy. [`Engine`](crate::Engine) gives tools its bounds; what lies beyond them is asked. Its rules can
 /// be exchanged while sessions work by them.
@@ -153,17 +78,6 @@ struct Bounds {
     roots: RuleRoots,
     /// Why nothing is allowed, where the rules are not known.
     unknown: Option<String>,
-}
-
-impl PermissionMode {
-    /// Its name.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Ask => "ask",
-            Self::Workspace => "workspace",
-            Self::Full => "full",
-        }
-    }
 }
 
 impl Permissions {

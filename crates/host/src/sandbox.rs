@@ -9,8 +9,10 @@ use quipu::{
     Permissions, PruneLimits, WorkspaceAccess,
 };
 
-use crate::settings::{SandboxMode, SandboxScope, SandboxSettings, SandboxWorkspace};
-use crate::{ConversationPlace, Failure, Home, OpenRequest, SessionTarget};
+use crate::{
+    ConversationPlace, Failure, Home, OpenRequest, SandboxMode, SandboxScope, SandboxSettings,
+    SandboxWorkspace, SessionTarget,
+};
 
 /// The argument with which we become the keeper of a sandbox.
 pub const SANDBOX: &str = "__sandbox";

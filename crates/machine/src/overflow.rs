@@ -48,7 +48,7 @@ impl Machine {
         let error = match self.shortened_results(error) {
             Ok(prune) => {
                 self.begin_turn();
-                self.commit_shortened(prune);
+                self.commit_shortened(&prune);
                 return Ok(());
             }
             Err(error) => error,
@@ -64,7 +64,7 @@ impl Machine {
         }
         match self.shortened_results(error) {
             Ok(prune) => {
-                self.commit_shortened(prune);
+                self.commit_shortened(&prune);
                 Ok(())
             }
             Err(error) => Err(self.overflow_error(error)),
@@ -90,7 +90,7 @@ impl Machine {
         if is_useful { Ok(prune) } else { Err(error) }
     }
 
-    fn commit_shortened(&mut self, prune: Prune) {
+    fn commit_shortened(&mut self, prune: &Prune) {
         let Some(run) = &mut self.run else { return };
         run.phase = Phase::Committing;
         self.commit(Tag::Pruned, vec![Draft::new(Entry::Meta(prune.entry()))], Vec::new(), false);

@@ -1,5 +1,7 @@
 //! Databases of a gateway for personal agents, with the tables and columns of its version 2026.9.6 that an import reads.
 
+#![expect(clippy::unwrap_used, reason = "what is wrong in a test is a panic here")]
+
 use std::path::Path;
 
 use rusqlite::{Connection, params};

@@ -123,7 +123,7 @@ struct SandboxState {
 enum Confinement {
     /// In namespaces.
     Session(Session),
-    /// In a container.
+    /// The engine of containers keeps it.
     Container(Box<Container>),
     /// By Landlock alone; why there are no namespaces, where they were wanted.
     Holder(confine::Holder, Option<String>, Vec<(&'static str, PathBuf)>),

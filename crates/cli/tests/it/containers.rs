@@ -25,7 +25,7 @@ fn offered(world: &World) -> Vec<String> {
 }
 
 /// Settings of a sandbox, with these members.
-fn set(world: &World, members: serde_json::Value) {
+fn set(world: &World, members: &serde_json::Value) {
     let settings = json!({ "retry": { "baseDelayMs": 1 }, "sandbox": members });
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
 }
@@ -34,7 +34,7 @@ fn in_image(world: &World, image: &Image, access: &str) {
     let (name, prefix) = (&image.name, &image.prefix);
     set(
         world,
-        json!({
+        &json!({
             "mode": "all", "workspaceAccess": access, "backend": "podman", "image": name, "prefix": prefix,
             "runtime": runtime().unwrap_or_else(|| "crun".to_owned()),
         }),
@@ -75,7 +75,7 @@ fn nothing_runs_outside_where_there_is_no_container() {
     let write = |id: &str| bash(id, "echo x > ran");
     let world = World::new([write("c1"), done(), write("c2"), done()]);
     let base = json!({ "mode": "all", "workspaceAccess": "rw", "backend": "podman" });
-    set(&world, base.clone());
+    set(&world, &base);
     world.run(&["--permissions", "full", "-p", "work"]).ok();
     assert!(
         told(&world).contains("Nothing was run") && told(&world).contains("sandbox.image"),
@@ -84,7 +84,7 @@ fn nothing_runs_outside_where_there_is_no_container() {
     );
     let mut named = base;
     named["image"] = "quipu-test-not-there".into();
-    set(&world, named);
+    set(&world, &named);
     world.run(&["-p", "again"]).ok();
     assert!(told(&world).contains("Nothing was run"), "{}", told(&world));
     assert!(!world.path("work/ran").exists());
@@ -160,7 +160,7 @@ fn workspace_is_read_only_in_namespaces_where_it_should_be() {
         done(),
     ]);
     world.file("given.txt", "one\n");
-    set(&world, json!({ "mode": "all", "workspaceAccess": "ro" }));
+    set(&world, &json!({ "mode": "all", "workspaceAccess": "ro" }));
     world.run(&["--permissions", "full", "-p", "work"]).ok();
     let requests = world.requests();
     let result = wire_text(messages(&requests[1]).last().unwrap());
@@ -184,7 +184,7 @@ fn sandbox_without_a_workspace_has_a_folder_of_its_own() {
         done(),
     ]);
     world.file("given.txt", "of the user\n");
-    set(&world, json!({ "mode": "all" }));
+    set(&world, &json!({ "mode": "all" }));
     world.run(&["-p", "work"]).ok();
     let requests = world.requests();
     let result = |at: usize| wire_text(messages(&requests[at]).last().unwrap());
@@ -203,7 +203,7 @@ fn sandbox_without_a_workspace_has_a_folder_of_its_own() {
     world.run(&["-p", "again"]).ok();
     assert!(told(&world).contains("one\nby a tool"), "{}", told(&world));
     // Without a sandbox all is as it was.
-    set(&world, json!({ "mode": "non-main" }));
+    set(&world, &json!({ "mode": "non-main" }));
     world.run(&["-p", "once more"]).ok();
     assert!(told(&world).contains(&world.path("work").display().to_string()), "{}", told(&world));
 }

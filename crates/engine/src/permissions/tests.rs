@@ -1,5 +1,7 @@
 use quipu_protocol::{Json, ToolCall};
 
+use quipu_workspace::Namespaces;
+
 use super::*;
 
 const FULL: SandboxSupport = SandboxSupport::Full { scoped: true };

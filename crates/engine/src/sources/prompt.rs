@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_begins_at_the_first_part_that_does() {
+    fn changes_begin_at_the_first_part_that_does() {
         let frame = Frame { head: Some("Base.".into()), tail: Some("End.\n".into()) };
         let changing = |text: &str| Part { changes: true, ..part(text) };
         let (stable, now, late) = ([part("One.")], [changing("Two."), changing("Three.")], [part("Four.")]);

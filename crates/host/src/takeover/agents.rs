@@ -10,7 +10,7 @@ use crate::settings::{Key, SettingsFile, set_setting};
 use crate::setup::setting_failure;
 use crate::{Failure, Source};
 
-/// The setting.
+/// Where agents stand.
 const SETTING: &str = "agents.byId";
 
 /// An agent as its settings have it.

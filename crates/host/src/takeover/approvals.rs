@@ -57,7 +57,7 @@ impl Takeover<'_> {
         let file = document.as_ref().map(|document| document.path.clone());
         let file = file.or_else(|| self.state.config.clone()).unwrap_or_else(|| self.state.dir.clone());
         let approvals = document.map_or(Value::Null, |document| document.value);
-        if let Some(version) = approvals.get("version").filter(|version| **version != Value::from(1)) {
+        if let Some(version) = approvals.get("version").filter(|version| version.as_u64() != Some(1)) {
             let why = format!("it has version {version} of its form; version 1 is supported");
             self.report(StatePart::Approval, &file, "", StateOutcome::Failed(why));
             return Ok(());

@@ -163,16 +163,16 @@ fn fault_words(fault: &ProfileFault) -> String {
 }
 
 fn adopted_use(used: ProfileUse) -> AdoptedUse {
-    use quipu_archive::openclaw::state::ProfileRest;
+    use quipu_archive::openclaw::state::ProfileRestReason;
     let pause = used.rest.map(|(until, rest, model)| AdoptedPause {
         until,
         reason: match rest {
-            ProfileRest::Refused => PauseReason::Refused,
-            ProfileRest::Revoked => PauseReason::Revoked,
-            ProfileRest::Quota => PauseReason::Quota,
-            ProfileRest::UsageLimit => PauseReason::UsageLimit,
-            ProfileRest::RateLimited => PauseReason::RateLimited,
-            ProfileRest::Overloaded => PauseReason::Overloaded,
+            ProfileRestReason::Refused => PauseReason::Refused,
+            ProfileRestReason::Revoked => PauseReason::Revoked,
+            ProfileRestReason::Quota => PauseReason::Quota,
+            ProfileRestReason::UsageLimit => PauseReason::UsageLimit,
+            ProfileRestReason::RateLimited => PauseReason::RateLimited,
+            ProfileRestReason::Overloaded => PauseReason::Overloaded,
         },
         model,
     });

@@ -133,6 +133,9 @@ fn is_same(one: &Value, other: &Value) -> bool {
     ["type", "key", "access", "refresh"].iter().all(|name| one.get(name) == other.get(name))
 }
 
+/// Credentials by their ids.
+type PortableCredentials = Vec<(String, AdoptedCredential)>;
+
 impl AuthFile {
     /// Keeps a credential under this name, unless there is one.
     ///
@@ -168,7 +171,7 @@ impl AuthFile {
     ///
     /// # Errors
     /// When the file cannot be read, or is not valid.
-    pub fn portable(&self) -> Result<(Vec<(String, AdoptedCredential)>, Vec<String>), AuthFileError> {
+    pub fn portable(&self) -> Result<(PortableCredentials, Vec<String>), AuthFileError> {
         let (mut portable, mut others) = (Vec::new(), Vec::new());
         let entries = self.read()?;
         others.extend(entries.odd.into_iter().map(|(id, _)| id));

@@ -27,7 +27,7 @@ async fn row_of(caller: &Caller, key: &SessionKey) -> Result<Option<SessionRow>,
     Ok(caller.sessions.store().sessions(query).await?.into_iter().next())
 }
 
-fn failed(error: StoreError) -> String {
+fn failed(error: &StoreError) -> String {
     format!("The conversations cannot be read: {error}")
 }
 
@@ -38,10 +38,10 @@ fn state(caller: &Caller, key: &SessionKey) -> &'static str {
 /// `sessions_list`.
 pub(super) async fn list(caller: &Caller, limit: Option<u64>) -> Result<String, String> {
     let most = usize::try_from(limit.unwrap_or(LISTED).clamp(1, LISTED_MOST)).unwrap_or(usize::MAX);
-    let keys = caller.sessions.conversations().await.map_err(failed)?;
+    let keys = caller.sessions.conversations().await.map_err(|error| failed(&error))?;
     let mut rows: Vec<(UnixMs, String)> = Vec::new();
     for key in keys.iter().filter(|key| caller.sees(key)).take(LOOKED_AT) {
-        let Some(row) = row_of(caller, key).await.map_err(failed)? else { continue };
+        let Some(row) = row_of(caller, key).await.map_err(|error| failed(&error))? else { continue };
         let title = if row.called.is_empty() { &row.title } else { &row.called };
         let own = if *key == caller.own { ", this one" } else { "" };
         let seen = ago(row.updated);
@@ -63,10 +63,10 @@ pub(super) async fn list(caller: &Caller, limit: Option<u64>) -> Result<String, 
 pub(super) async fn read(caller: &Caller, name: &str, limit: Option<u64>) -> Result<String, String> {
     let key = caller.other(name).await?;
     let most = usize::try_from(limit.unwrap_or(MESSAGES).clamp(1, MESSAGES_MOST)).unwrap_or(usize::MAX);
-    let Some(row) = row_of(caller, &key).await.map_err(failed)? else {
+    let Some(row) = row_of(caller, &key).await.map_err(|error| failed(&error))? else {
         return Ok(format!("Nothing was said in `{key}` yet."));
     };
-    let messages = messages(caller, &row).await.map_err(failed)?;
+    let messages = messages(caller, &row).await.map_err(|error| failed(&error))?;
     let mut shown: Vec<String> = Vec::new();
     let (mut bytes, mut left) = (0, 0);
     for line in messages.iter().rev().filter_map(line_of) {
@@ -94,10 +94,10 @@ pub(super) async fn status(caller: &Caller, name: Option<&str>) -> Result<String
         None => caller.own.clone(),
     };
     let state = state(caller, &key);
-    let Some(row) = row_of(caller, &key).await.map_err(failed)? else {
+    let Some(row) = row_of(caller, &key).await.map_err(|error| failed(&error))? else {
         return Ok(format!("conversation: {key}\nstate: {state}\nNothing was said in it yet."));
     };
-    let messages = messages(caller, &row).await.map_err(failed)?;
+    let messages = messages(caller, &row).await.map_err(|error| failed(&error))?;
     let last = messages.iter().rev().find_map(|message| match message {
         Message::Assistant(answer) => Some(answer),
         _ => None,

@@ -63,9 +63,9 @@ pub enum SessionVisibility {
 /// The tools of conversations. Made before the sessions that have them, and bound to the conversations when these are there. Cheap to
 /// clone; it keeps neither alive.
 #[derive(Clone)]
-pub struct AgentTools(Arc<Shared>);
+pub struct AgentTools(Arc<SharedTools>);
 
-struct Shared {
+struct SharedTools {
     offered: Vec<AgentTool>,
     visibility: SessionVisibility,
     bound: OnceLock<(WeakConversations, WeakSessions)>,
@@ -76,7 +76,7 @@ impl AgentTools {
     #[must_use]
     pub fn new(offered: impl IntoIterator<Item = AgentTool>, visibility: SessionVisibility) -> Self {
         let offered = offered.into_iter().collect();
-        Self(Arc::new(Shared { offered, visibility, bound: OnceLock::new() }))
+        Self(Arc::new(SharedTools { offered, visibility, bound: OnceLock::new() }))
     }
 
     /// The tools of the session of a conversation, for [`OpenRequest::added_tools`](quipu_host::OpenRequest::added_tools).

@@ -156,9 +156,9 @@ async fn agents_have_their_model_and_workspace() {
     sessions.close().await;
 }
 
-struct Silent;
+struct NoObserver;
 
-impl quipu_host::import::ImportObserver for Silent {
+impl quipu_host::import::ImportObserver for NoObserver {
     fn progress(&self, _: &std::path::Path, _: quipu_host::import::Progress) {}
 
     fn imported(&self, report: &quipu_host::import::Report) -> std::io::Result<()> {
@@ -194,7 +194,7 @@ async fn import(world: &World, id: &str) {
     let mode = quipu_host::takeover::TakeoverMode::Write;
     let takeover = quipu_host::takeover::Takeover::open(&world.home, Some(&dir), mode).unwrap();
     let plan = takeover.transcripts().unwrap();
-    quipu_host::import::Importer::open(&world.home, plan).await.unwrap().run(&Silent).await.unwrap();
+    quipu_host::import::Importer::open(&world.home, plan).await.unwrap().run(&NoObserver).await.unwrap();
 }
 
 async fn bind(sessions: &HostSessions, chat: &str, session: &str) -> ConversationBinding {
@@ -313,7 +313,7 @@ async fn conversation_that_went_on_is_written_whole() {
     )
     .unwrap();
     let plan = takeover.transcripts().unwrap();
-    quipu_host::import::Importer::open(&other.home, plan).await.unwrap().run(&Silent).await.unwrap();
+    quipu_host::import::Importer::open(&other.home, plan).await.unwrap().run(&NoObserver).await.unwrap();
     let sessions = other.host_sessions(limits(8)).await;
     assert_eq!(bind(&sessions, chat, ours.as_str()).await, ConversationBinding::Bound);
     say(&sessions, chat, "elsewhere").await;

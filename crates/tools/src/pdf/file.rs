@@ -21,7 +21,10 @@ enum Place {
     Packed(Rc<Vec<u8>>, usize),
 }
 
-/// A file.
+/// An object, and its stream where it has one.
+type FoundObject<S> = (Object, Option<S>);
+
+/// The bytes and where its objects are.
 #[derive(Debug)]
 pub(super) struct PdfFile<'a> {
     bytes: &'a [u8],
@@ -160,11 +163,7 @@ impl<'a> PdfFile<'a> {
         Ok(())
     }
 
-    fn read(
-        &self,
-        id: u32,
-        budget: &mut Budget<'_>,
-    ) -> Result<Option<(Object, Option<Range<usize>>)>, PdfError> {
+    fn read(&self, id: u32, budget: &mut Budget<'_>) -> Result<Option<FoundObject<Range<usize>>>, PdfError> {
         let object = match self.places.get(&id) {
             None => None,
             Some((_, Place::File(at, stream))) => {
@@ -210,7 +209,7 @@ impl<'a> PdfFile<'a> {
         &self,
         id: u32,
         budget: &mut Budget<'_>,
-    ) -> Result<Option<(Object, Option<Vec<u8>>)>, PdfError> {
+    ) -> Result<Option<FoundObject<Vec<u8>>>, PdfError> {
         let Some((object, range)) = self.read(id, budget)? else { return Ok(None) };
         let (Object::Dict(members), Some(range)) = (&object, range) else { return Ok(Some((object, None))) };
         let mut packing = Dict::new();

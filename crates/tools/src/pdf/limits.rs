@@ -51,7 +51,7 @@ impl<'a> Budget<'a> {
         Self { steps: STEPS, unpacked: UNPACKED, entries: ENTRIES, cancel }
     }
 
-    /// One step.
+    /// Takes one off what is left of the work.
     pub(super) fn step(&mut self) -> Result<(), PdfError> {
         self.steps = self.steps.checked_sub(1).ok_or(PdfError::TooMuchWork)?;
         if self.steps.is_multiple_of(LOOK) && self.cancel.is_cancelled() {

@@ -48,7 +48,7 @@ pub(super) struct EngineProgram {
 
 /// How a call ended, and what was said.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct EngineAnswer {
     pub(super) succeeded: bool,
     pub(super) text: String,
 }
@@ -72,7 +72,7 @@ impl EngineProgram {
     }
 
     /// Runs it with these arguments, in a session of its own and without files of ours, and waits for its end.
-    pub(super) fn call(&self, arguments: &[String]) -> Result<Said, ContainerError> {
+    pub(super) fn call(&self, arguments: &[String]) -> Result<EngineAnswer, ContainerError> {
         let (mut reader, output) = io::pipe()?;
         let launch = Launch {
             program: self.program.clone(),
@@ -124,7 +124,7 @@ impl EngineProgram {
             std::thread::sleep(PAUSE);
         }
         let succeeded = ended.is_some_and(|(_, status)| status.exit_status() == Some(0));
-        Ok(Said { succeeded, text: String::from_utf8_lossy(&said).trim().to_owned() })
+        Ok(EngineAnswer { succeeded, text: String::from_utf8_lossy(&said).trim().to_owned() })
     }
 
     /// The same for a call that must succeed.

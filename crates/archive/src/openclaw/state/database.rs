@@ -14,13 +14,11 @@ use ruzstd::decoding::StreamingDecoder;
 use serde_json::{Map, Value, json};
 
 use super::files::parsed;
-use super::{StateDirectory, StateDocument, StateFault};
+use super::{AGENT_DATABASE, StateDirectory, StateDocument, StateFault};
 use crate::json::Members;
 
 /// The database of what all agents share.
 pub(super) const STATE: &str = "state/openclaw.sqlite";
-/// That of an agent, in its directory.
-pub(super) const AGENT: &str = "agent/openclaw-agent.sqlite";
 
 /// Versions of the form that are known.
 const STATE_VERSIONS: (&[i64], &str) = (&[17, 18], "17 and 18");
@@ -52,7 +50,7 @@ pub(super) fn read(state: &mut StateDirectory) {
     let mut agents = std::mem::take(&mut state.agents);
     for agent in &mut agents {
         let dir = state.dir.join("agents").join(&agent.id);
-        let path = dir.join(AGENT);
+        let path = dir.join(AGENT_DATABASE);
         let database = match opened(&state.dir, &path, AGENT_VERSIONS) {
             Ok(Some(database)) => database,
             Ok(None) => continue,

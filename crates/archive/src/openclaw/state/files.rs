@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{
-    AGENTS, DOCUMENT_LIMIT, StateAgent, StateDirectory, StateDocument, StateFault, StateForm, database,
+    AGENT_DATABASE, AGENTS, DOCUMENT_LIMIT, StateAgent, StateDirectory, StateDocument, StateFault, StateForm,
     is_agent_id,
 };
 use crate::intake::open_file;
@@ -19,7 +19,7 @@ const LOCK: u64 = 4_096;
 /// Whether an agent keeps a database.
 pub(super) fn has_agent_database(dir: &Path) -> bool {
     let agents = fs::read_dir(dir.join("agents")).into_iter().flatten().flatten().take(AGENTS);
-    agents.into_iter().any(|agent| agent.path().join(database::AGENT).symlink_metadata().is_ok())
+    agents.into_iter().any(|agent| agent.path().join(AGENT_DATABASE).symlink_metadata().is_ok())
 }
 
 /// Reads all files; whether there were any.

@@ -14,12 +14,14 @@ use std::path::{Path, PathBuf};
 
 pub use documents::{IndexedSession, indexed_sessions};
 pub use profiles::{
-    PortableProfile, ProfileCredential, ProfileFault, ProfileRest, ProfileUse, profile_json, profile_name,
-    profile_of, use_of,
+    PortableProfile, ProfileCredential, ProfileFault, ProfileRestReason, ProfileUse, profile_json,
+    profile_name, profile_of, use_of,
 };
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// The database of an agent, in its directory.
+const AGENT_DATABASE: &str = "agent/openclaw-agent.sqlite";
 /// Agents of a directory at most.
 const AGENTS: usize = 256;
 /// Letters of the id of an agent at most.

@@ -9,7 +9,7 @@ use super::*;
 const MAIN: &str = "agent:main:main";
 
 /// A world whose agents and queues are set up so.
-fn world_with(script: impl IntoIterator<Item = Reply>, more: Value) -> World {
+fn world_with(script: impl IntoIterator<Item = Reply>, more: &Value) -> World {
     let world = World::new(script);
     let mut settings =
         json!({ "retry": { "baseDelayMs": 1 }, "defaultProvider": "testing", "defaultModel": MODEL });
@@ -23,13 +23,13 @@ fn gated(gate: &Gate, text: &str) -> Reply {
     Reply::sse("").then_gate(gate).then(Answer::new().text(text).stream())
 }
 
-fn says_to(server: &Server, key: &str, body: Value) -> HttpAnswer {
-    server.post(&format!("/v1/conversations/{key}/messages"), &body)
+fn says_to(server: &Server, key: &str, body: &Value) -> HttpAnswer {
+    server.post(&format!("/v1/conversations/{key}/messages"), body)
 }
 
 /// It must be taken; its id.
 #[track_caller]
-fn queued(server: &Server, key: &str, body: Value) -> String {
+fn queued(server: &Server, key: &str, body: &Value) -> String {
     let answer = says_to(server, key, body);
     assert_eq!((answer.status, answer.json()["status"].as_str()), (202, Some("queued")), "{answer:?}");
     answer.json()["id"].as_str().unwrap().to_owned()
@@ -109,18 +109,18 @@ fn taken(server: &Server, reader: &mut Reader) -> String {
 fn reply_is_offered_under_one_key_until_acknowledged() {
     let world = world([says("Hello."), says("Again."), says("Third.")]);
     let server = Server::start(&world);
-    let id = queued(&server, MAIN, json!({ "text": "Hi", "messageId": "m1" }));
+    let id = queued(&server, MAIN, &json!({ "text": "Hi", "messageId": "m1" }));
     let mut reader = Reader::of(&server, MAIN);
     let first = reader.reply();
     assert_eq!((first["text"].as_str(), first["conversation"].as_str()), (Some("Hello."), Some(MAIN)));
     assert_eq!(first["key"], format!("turn-{id}/0"), "{first}");
     assert_eq!(first["route"], json!({ "channel": "http", "to": MAIN }));
     // The same message is taken once.
-    let again = says_to(&server, MAIN, json!({ "text": "Hi", "messageId": "m1" }));
+    let again = says_to(&server, MAIN, &json!({ "text": "Hi", "messageId": "m1" }));
     assert_eq!((again.status, again.json()["status"].as_str()), (200, Some("duplicate")), "{again:?}");
     // Whoever reads sees it until it is acknowledged, also after a crash.
     assert_eq!(Reader::new(&server, "/v1/replies").reply(), first);
-    let more = queued(&server, MAIN, json!({ "text": "More" }));
+    let more = queued(&server, MAIN, &json!({ "text": "More" }));
     while reader.status("ended")["messages"] != json!([more]) {}
     drop((reader, server));
     let server = Server::start(&world);
@@ -135,7 +135,7 @@ fn reply_is_offered_under_one_key_until_acknowledged() {
     server.ends(Signal::SIGTERM, 0);
     // What was acknowledged is not offered again.
     let server = Server::start(&world);
-    queued(&server, MAIN, json!({ "text": "Still there?" }));
+    queued(&server, MAIN, &json!({ "text": "Still there?" }));
     assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), "Third.");
     let texts: Vec<String> = messages(&world.requests()[2]).iter().map(wire_text).collect();
     assert!(texts[0].ends_with("Hi") && texts.contains(&"Again.".to_owned()), "{texts:?}");
@@ -148,16 +148,16 @@ fn accepted_messages_are_answered_after_a_kill() {
     let world = world([gated(&gate, "never"), says("One."), says("Two."), says("Bob.")]);
     let server = Server::start(&world);
     let followup = |text: &str| json!({ "text": text, "queue": { "mode": "followup", "debounceMs": 0 } });
-    queued(&server, MAIN, followup("first"));
+    queued(&server, MAIN, &followup("first"));
     reached(&gate);
-    queued(&server, MAIN, followup("second"));
+    queued(&server, MAIN, &followup("second"));
     drop(server);
     gate.open();
     let server = Server::start(&world);
     let mut reader = Reader::of(&server, MAIN);
     assert_eq!(taken(&server, &mut reader), "One.");
     assert_eq!(taken(&server, &mut reader), "Two.");
-    queued(&server, "agent:main:direct:bob", json!({ "text": "third" }));
+    queued(&server, "agent:main:direct:bob", &json!({ "text": "third" }));
     assert_eq!(taken(&server, &mut Reader::of(&server, "agent:main:direct:bob")), "Bob.");
     let texts: Vec<String> = messages(&world.requests()[2]).iter().map(wire_text).collect();
     assert!(texts[0].ends_with("first") && texts[1..] == ["One.", "second"], "{texts:?}");
@@ -170,7 +170,7 @@ fn run_that_a_signal_ended_is_continued_by_the_next_server() {
     let begun = Answer::new().text("I begin").unfinished();
     let world = world([Reply::sse(begun).then_gate(&gate), says("Whole.")]);
     let server = Server::start(&world);
-    let id = queued(&server, MAIN, json!({ "text": "Go." }));
+    let id = queued(&server, MAIN, &json!({ "text": "Go." }));
     reached(&gate);
     server.ends(Signal::SIGTERM, 0);
     gate.open();
@@ -193,21 +193,21 @@ fn stop_word_ends_what_its_sender_may_stop() {
     let server = Server::start(&world);
     let mut reader = Reader::of(&server, MAIN);
     let anna = json!({ "sender": "anna" });
-    queued(&server, MAIN, json!({ "text": "Go.", "authority": anna }));
+    queued(&server, MAIN, &json!({ "text": "Go.", "authority": anna }));
     reached(&gate);
-    let stop = |authority: Value| says_to(&server, MAIN, json!({ "text": "stop!", "authority": authority }));
+    let stop = |authority: Value| says_to(&server, MAIN, &json!({ "text": "stop!", "authority": authority }));
     // Somebody else stops nothing of hers; she does.
     assert_eq!(stop(json!({ "sender": "bob" })).json()["status"], "stopped");
     assert_eq!(stop(anna).json()["status"], "stopped");
     assert_eq!(reader.status("ended")["outcome"], "aborted");
-    queued(&server, MAIN, json!({ "text": "Again.", "authority": { "sender": "anna" } }));
+    queued(&server, MAIN, &json!({ "text": "Again.", "authority": { "sender": "anna" } }));
     reached(&second);
     let stopped = server.post(&format!("/v1/conversations/{MAIN}/stop"), &json!({}));
     assert_eq!(stopped.status, 204, "the owner stops all: {stopped:?}");
     assert_eq!(reader.status("ended")["outcome"], "aborted");
     gate.open();
     second.open();
-    queued(&server, MAIN, json!({ "text": "Once more." }));
+    queued(&server, MAIN, &json!({ "text": "Once more." }));
     assert_eq!(taken(&server, &mut reader), "After.");
     server.ends(Signal::SIGTERM, 0);
 }
@@ -217,17 +217,17 @@ fn messages_are_queued_as_the_settings_say() {
     let gate = Gate::new();
     let world = world_with(
         [gated(&gate, "First."), says("Both."), says("Bob's.")],
-        json!({ "messages": { "queue": { "mode": "collect", "debounceMs": 0 } } }),
+        &json!({ "messages": { "queue": { "mode": "collect", "debounceMs": 0 } } }),
     );
     let server = Server::start(&world);
     let mut reader = Reader::of(&server, MAIN);
     let from =
         |name: &str, text: &str| json!({ "text": text, "from": name, "authority": { "sender": name } });
-    queued(&server, MAIN, from("anna", "one"));
+    queued(&server, MAIN, &from("anna", "one"));
     reached(&gate);
-    queued(&server, MAIN, from("anna", "two"));
-    queued(&server, MAIN, from("anna", "three"));
-    queued(&server, MAIN, from("bob", "four"));
+    queued(&server, MAIN, &from("anna", "two"));
+    queued(&server, MAIN, &from("anna", "three"));
+    queued(&server, MAIN, &from("bob", "four"));
     gate.open();
     let told: Vec<String> = (0..3).map(|_| taken(&server, &mut reader)).collect();
     assert_eq!(told, ["First.", "Both.", "Bob's."]);
@@ -243,12 +243,12 @@ fn failed_run_is_told_to_those_who_read() {
     let world = world([Reply::error(400, "invalid_request_error", "no such thing"), says("Better.")]);
     let server = Server::start(&world);
     let mut reader = Reader::of(&server, MAIN);
-    let id = queued(&server, MAIN, json!({ "text": "Hi" }));
+    let id = queued(&server, MAIN, &json!({ "text": "Hi" }));
     assert_eq!(reader.status("started")["messages"], json!([id]));
     let ended = reader.status("ended");
     assert_eq!((&ended["outcome"], &ended["messages"]), (&json!("failed"), &json!([id])), "{ended}");
     assert!(ended["reason"].as_str().unwrap().contains("no such thing"), "{ended}");
-    queued(&server, MAIN, json!({ "text": "Again" }));
+    queued(&server, MAIN, &json!({ "text": "Again" }));
     assert_eq!(taken(&server, &mut reader), "Better.");
     assert_eq!(server.metric(r#"quipu_runs_total{outcome="failed"}"#), Some(1.0));
     assert_eq!(server.metric("quipu_sessions_open"), Some(1.0));
@@ -257,7 +257,7 @@ fn failed_run_is_told_to_those_who_read() {
 
 #[test]
 fn agent_of_a_conversation_has_its_model_and_workspace() {
-    let world = world_with([says("Here.")], json!({}));
+    let world = world_with([says("Here.")], &json!({}));
     let workspace = world.path("agent-home");
     std::fs::create_dir(&workspace).unwrap();
     let agents = json!({ "ops": { "model": "testing/thinker", "workspace": workspace } });
@@ -266,7 +266,7 @@ fn agent_of_a_conversation_has_its_model_and_workspace() {
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
     let server = Server::start(&world);
     let key = "agent:ops:irc:group:g";
-    queued(&server, key, json!({ "text": "Where are you?" }));
+    queued(&server, key, &json!({ "text": "Where are you?" }));
     let mut reader = Reader::of(&server, key);
     let reply = reader.reply();
     assert_eq!(reply["route"], json!({ "channel": "irc", "to": "g" }), "{reply}");
@@ -281,19 +281,19 @@ fn broken_messages_are_refused_and_others_unharmed() {
     let gate = Gate::new();
     let world = world([gated(&gate, "Free.")]);
     let server = Server::start(&world);
-    queued(&server, MAIN, json!({ "text": "Go." }));
+    queued(&server, MAIN, &json!({ "text": "Go." }));
     reached(&gate);
     for key in ["agent", "agent:main", "%00", "%ff", ":", "agent:main:main:heartbeat", &"k".repeat(2_000)] {
-        says_to(&server, key, json!({ "text": "hi" })).refuses(400, "invalid_key");
+        says_to(&server, key, &json!({ "text": "hi" })).refuses(400, "invalid_key");
     }
-    says_to(&server, "agent:nobody:main", json!({ "text": "hi" })).refuses(404, "unknown_agent");
+    says_to(&server, "agent:nobody:main", &json!({ "text": "hi" })).refuses(404, "unknown_agent");
     for body in [json!({}), json!({ "text": "" }), json!({ "text": "hi", "queue": { "mode": "later" } })] {
-        says_to(&server, MAIN, body).refuses(400, "invalid_request");
+        says_to(&server, MAIN, &body).refuses(400, "invalid_request");
     }
     let path = format!("/v1/conversations/{MAIN}/messages");
     server.request("POST", &path, &[], "{\"text\":").refuses(400, "invalid_request");
     let huge = json!({ "text": "x".repeat(2 << 20) });
-    says_to(&server, MAIN, huge).refuses(413, "request_too_large");
+    says_to(&server, MAIN, &huge).refuses(413, "request_too_large");
     server.get(&path).refuses(405, "method_not_allowed");
     server
         .request("POST", &path, &[("Authorization", "")], r#"{"text":"hi"}"#)
@@ -302,7 +302,7 @@ fn broken_messages_are_refused_and_others_unharmed() {
     server.post("/v1/conversations/x/replies/none/ack", &json!({})).refuses(404, "no_reply");
     // A flood fills its own conversation alone.
     let queue = json!({ "mode": "followup", "cap": 3, "drop": "new" });
-    let flood = |text: String| says_to(&server, MAIN, json!({ "text": text, "queue": queue }));
+    let flood = |text: String| says_to(&server, MAIN, &json!({ "text": text, "queue": queue }));
     let statuses: Vec<u16> = (0..10).map(|at| flood(format!("message {at}")).status).collect();
     assert_eq!(statuses, [vec![202; 3], vec![429; 7]].concat());
     flood("one more".to_owned()).refuses(429, "queue_full");
@@ -317,13 +317,13 @@ fn broken_messages_are_refused_and_others_unharmed() {
 fn second_server_takes_over_when_the_first_ends() {
     let world = world([says("By the first."), says("By the second.")]);
     let first = Server::start(&world);
-    queued(&first, MAIN, json!({ "text": "one" }));
+    queued(&first, MAIN, &json!({ "text": "one" }));
     assert_eq!(taken(&first, &mut Reader::of(&first, MAIN)), "By the first.");
     let second = Server::start(&world);
     let body = || json!({ "text": "two", "messageId": "m2" });
-    says_to(&second, MAIN, body()).refuses(503, "held_elsewhere");
+    says_to(&second, MAIN, &body()).refuses(503, "held_elsewhere");
     first.ends(Signal::SIGTERM, 0);
-    while says_to(&second, MAIN, body()).status == 503 {}
+    while says_to(&second, MAIN, &body()).status == 503 {}
     assert_eq!(taken(&second, &mut Reader::of(&second, MAIN)), "By the second.");
     second.ends(Signal::SIGTERM, 0);
 }
@@ -339,11 +339,11 @@ fn completions_and_messages_share_a_conversation() {
         answer["choices"][0]["message"]["content"].as_str().map(str::to_owned)
     };
     assert_eq!(asks("Remember 7.").as_deref(), Some("Noted."));
-    queued(&server, "ann", json!({ "text": "Which number?" }));
+    queued(&server, "ann", &json!({ "text": "Which number?" }));
     let mut reader = Reader::of(&server, "ann");
     assert_eq!(taken(&server, &mut reader), "It was 7.");
     assert_eq!(asks("And now?").as_deref(), Some("Still 7."));
-    queued(&server, "ann", json!({ "text": "Sure?" }));
+    queued(&server, "ann", &json!({ "text": "Sure?" }));
     assert_eq!(taken(&server, &mut reader), "Yes, 7.");
     let texts: Vec<String> = messages(&world.requests()[3]).iter().map(wire_text).collect();
     let wanted = ["Noted.", "Which number?", "It was 7.", "And now?", "Still 7.", "Sure?"];
@@ -357,7 +357,7 @@ fn heartbeat_runs_when_woken_and_its_alert_is_a_reply() {
     let heartbeat = json!({ "every": "24h", "prompt": "Look after the disk." });
     let world = world_with(
         [says("The disk is full."), says("HEARTBEAT_OK"), says("Hello.")],
-        json!({ "agents": { "byId": { "main": { "heartbeat": heartbeat } } } }),
+        &json!({ "agents": { "byId": { "main": { "heartbeat": heartbeat } } } }),
     );
     let server = Server::start(&world);
     let wake = |server: &Server, key: &str| server.post(&format!("/v1/conversations/{key}/wake"), &json!({}));
@@ -376,7 +376,7 @@ fn heartbeat_runs_when_woken_and_its_alert_is_a_reply() {
     // Nothing to report is no reply.
     assert_eq!(wake(&server, MAIN).status, 204);
     while server.metric(r#"quipu_runs_total{outcome="done"}"#) != Some(1.0) {}
-    queued(&server, MAIN, json!({ "text": "Hi" }));
+    queued(&server, MAIN, &json!({ "text": "Hi" }));
     assert_eq!(taken(&server, &mut reader), "Hello.");
     server.ends(Signal::SIGTERM, 0);
 }

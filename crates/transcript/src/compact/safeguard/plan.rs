@@ -218,8 +218,8 @@ mod tests {
         assert_eq!(older_share(&units, 50_000, 50), 14);
         assert_eq!((older_share(&units, u64::MAX, 50), older_share(&[unit(9)], 1, 50)), (0, 0));
         assert_eq!(summary_parts(&units, Some(50_000)), [0..8, 8..16]);
-        assert_eq!(summary_parts(&units[..3], Some(500)), [0..3]);
-        assert_eq!(summary_parts(&units, None), [0..16]);
+        assert_eq!(summary_parts(&units[..3], Some(500)), std::slice::from_ref(&(0..3)));
+        assert_eq!(summary_parts(&units, None), std::slice::from_ref(&(0..16)));
         assert_eq!(summary_pieces(&units[..5], Some(25_000)), [0..2, 2..4, 4..5]);
     }
 

@@ -32,13 +32,13 @@ struct Line {
 }
 
 /// The newest turns as lines: where they begin, how many messages at their beginning have no room, and the others.
-struct Newest {
+struct NewestLines {
     from: usize,
     dropped: usize,
     lines: Vec<Line>,
 }
 
-impl Newest {
+impl NewestLines {
     fn of(messages: &[Arc<Message>], turns: u64) -> Self {
         let mut left = turns.min(Safeguard::MOST_TURNS);
         let mut from = messages.len();
@@ -68,7 +68,7 @@ impl Newest {
 /// without loss. Where nothing would be left, all of them.
 #[must_use]
 pub fn summary_input(history: &[Arc<Message>], turns: u64) -> &[Arc<Message>] {
-    let Newest { from, dropped, lines } = Newest::of(history, turns);
+    let NewestLines { from, dropped, lines } = NewestLines::of(history, turns);
     let first_line = from + dropped;
     // A turn leaves only as a whole.
     let mut end = history.len();
@@ -99,7 +99,7 @@ pub fn with_sections(
         let between = if lines.is_empty() { "" } else { "\n" };
         lines.push((format!("{between}{text}"), Vec::new()));
     };
-    let newest = Newest::of(whole_turns, safeguard.recent_turns);
+    let newest = NewestLines::of(whole_turns, safeguard.recent_turns);
     if !newest.lines.is_empty() {
         title(&mut lines, "## Recent turns preserved verbatim");
         if newest.dropped > 0 {
