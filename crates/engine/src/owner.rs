@@ -129,12 +129,25 @@ fn host() -> String {
     nix::unistd::gethostname().map(|name| name.to_string_lossy().replace(':', "_")).unwrap_or_default()
 }
 
-/// When a process began, in clock ticks since boot; tells two processes with one number apart.
-fn started(pid: u32) -> Option<String> {
+/// The words behind the name of a process, as the system tells of it: its state first.
+fn stat(pid: u32) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold spaces and parentheses.
     let rest = &stat[stat.rfind(')')? + 1..];
-    rest.split_whitespace().nth(19).map(str::to_owned)
+    Some(rest.split_whitespace().map(str::to_owned).collect())
+}
+
+/// When a process began, in clock ticks since boot; tells two processes with one number apart.
+fn started(pid: u32) -> Option<String> {
+    stat(pid)?.into_iter().nth(19)
+}
+
+/// Whether a process has ended and its parent has not asked how.
+fn is_zombie(pid: u32) -> bool {
+    let ended =
+        stat(pid).is_some_and(|words| words.first().is_some_and(|state| state == "Z" || state == "X"));
+    // The first thread may have ended before others.
+    ended && std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.take(2).count() == 1)
 }
 
 /// Whether the owner of a lease is a process of this machine that is gone: its lease does not count any more.
@@ -154,7 +167,7 @@ fn is_dead(owner: &str) -> bool {
     let Ok(number) = i32::try_from(pid) else { return false };
     let gone =
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(number), None) == Err(nix::errno::Errno::ESRCH);
-    gone || started(pid).is_some_and(|now| now != start)
+    gone || started(pid).is_some_and(|now| now != start) || is_zombie(pid)
 }
 
 #[cfg(test)]
@@ -171,6 +184,20 @@ mod tests {
         assert!(is_dead(&format!("{}:{pid}:1:x", host())));
         assert!(!is_dead("elsewhere:1:1:x"));
         assert!(!is_dead("nonsense"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_that_nobody_waited_for_is_dead() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let owner = format!("{}:x", process(child.id()));
+        assert!(!is_dead(&owner));
+        child.kill().unwrap();
+        while !is_zombie(child.id()) {
+            std::thread::yield_now();
+        }
+        assert!(is_dead(&owner));
+        child.wait().unwrap();
     }
 
     #[cfg(target_os = "linux")]

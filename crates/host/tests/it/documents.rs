@@ -9,6 +9,12 @@ use serde_json::Value;
 
 /// Names in code spans that begin like a setting and are something else.
 const OTHER_NAMES: &[(&str, &str)] = &[
+    ("session.error", "an event of an agent that is imported"),
+    ("session.resume", "an event of an agent that is imported"),
+    ("session.shutdown", "an event of an agent that is imported"),
+    ("session.idle", "an event of a peer"),
+    ("agents.list", "a setting of a gateway"),
+    ("tools.exec", "a setting of a gateway"),
     ("context.sources", "a field of the epoch node"),
     ("context.sections", "a field of the epoch node"),
     ("context.opening", "a field of the epoch node"),
@@ -60,7 +66,9 @@ fn problems(text: &str) -> Vec<String> {
 /// Whether a block of JSON is a file of settings: in `settings.md` each is.
 fn is_settings_file(page: &Document, text: &str, sections: &[String]) -> bool {
     let Ok(Value::Object(members)) = serde_json::from_str::<Value>(text) else { return false };
-    page.path == "docs/settings.md" || members.keys().any(|name| sections.contains(name))
+    // A line of a trace has a `session`, too.
+    let is_trace = members.contains_key("span");
+    page.path == "docs/settings.md" || !is_trace && members.keys().any(|name| sections.contains(name))
 }
 
 #[test]
