@@ -250,7 +250,8 @@ mod tests {
         let begun = Answer::new().text("I begin").unfinished();
         let limits = ServerLimits { chats: 2, waiting: 1, ..SERVER_LIMITS };
         // One that comes before the second is answered, too.
-        let script = [Reply::sse(begun).then_gate(&gate)].into_iter().chain((0..64).map(|_| says("Second.")));
+        let script =
+            [Reply::sse(begun).then_gate(&gate)].into_iter().chain((0..2_000).map(|_| says("Second.")));
         let world = World::start(script, limits).await;
         let first = world.chat("ann", "One").await;
         gate.reached().await;

@@ -95,7 +95,7 @@ impl BackgroundTool {
             },
             "required": ["action"],
         });
-        let description = "List, read or kill background commands; `write` text to one that bash started with `input`: true";
+        let description = "List, read or kill background commands; write to those begun with `input`: true";
         Self { spec: spec(Self::NAME, description, &parameters) }
     }
 }

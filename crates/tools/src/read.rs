@@ -47,8 +47,7 @@ impl Read {
             },
             "required": ["path"],
         });
-        let description = "Read a text file, PDF or image. Text ends after 2000 lines or 50KB; go on with offset. In a PDF, offset and limit \
-             count pages.";
+        let description = "Read a text file, PDF (by pages) or image. Text ends after 2000 lines or 50KB; go on with offset.";
         Self { spec: spec("read", description, &parameters) }
     }
 }
