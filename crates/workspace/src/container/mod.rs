@@ -308,9 +308,9 @@ impl Containers {
             }
         }
         // More than this process has would be refused where it may not raise its own limits.
-        let limit = |resource| nix::sys::resource::getrlimit(resource).map(|(_, hard)| hard).ok();
-        let files = limit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap_or(FILES).min(FILES);
-        let processes = limit(nix::sys::resource::Resource::RLIMIT_NPROC).unwrap_or(PROCESSES).min(PROCESSES);
+        let limit = |resource| rustix::process::getrlimit(resource).maximum;
+        let files = limit(rustix::process::Resource::Nofile).unwrap_or(FILES).min(FILES);
+        let processes = limit(rustix::process::Resource::Nproc).unwrap_or(PROCESSES).min(PROCESSES);
         add(format!("--ulimit=nofile={files}:{files}"));
         add(format!("--ulimit=nproc={processes}:{processes}"));
         let ContainerLimits { processes, memory, processors } = self.limits;
