@@ -27,11 +27,11 @@ static NONE: LazyLock<Arc<KnownSecrets>> = LazyLock::new(Arc::default);
 
 impl KnownSecrets {
     /// Those of these spellings and placeholders. A process with a sealer for each of many sessions has equal ones once.
-    pub(crate) fn shared(entries: Vec<(Arc<str>, Arc<str>)>) -> Arc<Self> {
+    pub(crate) fn shared(mut entries: Vec<(Arc<str>, Arc<str>)>) -> Arc<Self> {
         if entries.is_empty() {
             return NONE.clone();
         }
-        let entries = longest_first(entries);
+        entries.sort_by_key(|(spelling, _)| usize::MAX - spelling.len());
         let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(there) = latest.upgrade().filter(|there| there.entries == entries) {
             return there;
@@ -41,8 +41,8 @@ impl KnownSecrets {
         made
     }
 
-    pub(crate) fn new(entries: Vec<(Arc<str>, Arc<str>)>) -> Self {
-        let entries = longest_first(entries);
+    /// From entries that stand from the longest to the shortest.
+    fn new(entries: Vec<(Arc<str>, Arc<str>)>) -> Self {
         let beginning = |spelling: &str| {
             // Going on without it would let secrets through.
             *spelling
@@ -96,11 +96,6 @@ impl KnownSecrets {
         }
         found
     }
-}
-
-fn longest_first(mut entries: Vec<(Arc<str>, Arc<str>)>) -> Vec<(Arc<str>, Arc<str>)> {
-    entries.sort_by_key(|(spelling, _)| usize::MAX - spelling.len());
-    entries
 }
 
 /// The secret itself first, then its encoded forms, each once.

@@ -70,7 +70,7 @@ pub fn builtin_isolated() -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(Read::new()), bash, Arc::new(Edit::new()), Arc::new(Write::new())]
 }
 
-/// [`builtin_confined`], for a session whose commands run in a container: the model is told that.
+/// [`builtin_confined`], for a session whose commands run in a container: what the model reads of them says so.
 pub fn builtin_contained() -> Vec<Arc<dyn Tool>> {
     let bash = Arc::new(Bash::contained(Arc::default()));
     vec![Arc::new(Read::new()), bash, Arc::new(Edit::new()), Arc::new(Write::new())]
