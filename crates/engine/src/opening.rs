@@ -555,7 +555,7 @@ impl Engine {
             system: prompt.system.as_ref().map(|blob| blob.id),
             identity,
             declined: before.and_then(|before| options.declined_identity.or(before.declined)),
-            tools: tools.specs().to_vec(),
+            tools: tools.specs().clone(),
             max_tokens: options.max_tokens,
             prune: options.prune.enabled,
             context,

@@ -1,15 +1,29 @@
 //! Who writes to a session: a lease on its ref, renewed while the session is open, taken over from the dead.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use quipu_store::{Graph, Owner, RefName, StoreError};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 /// How long a lease lasts without renewal. Within one machine it ends with its process; the time is for other machines.
 const TTL: Duration = Duration::from_secs(300);
 /// How often it is renewed. Seldom, for each time wakes up a process at rest.
-pub(crate) const RENEW: Duration = Duration::from_secs(100);
+const RENEW: Duration = Duration::from_secs(100);
+
+/// What the times of renewal are counted from, in this process.
+static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// When leases are renewed: at the same times for all sessions of the process, so that many at rest wake it up together.
+pub(crate) fn renewals() -> Interval {
+    let since = Instant::now().saturating_duration_since(*BEGAN);
+    let rest = since.as_nanos() % RENEW.as_nanos();
+    let passed = Duration::from_nanos(u64::try_from(rest).unwrap_or_default());
+    let mut renewals = tokio::time::interval_at(Instant::now() + (RENEW - passed), RENEW);
+    renewals.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    renewals
+}
 
 /// The lease that a session task holds.
 pub(crate) struct Lease {

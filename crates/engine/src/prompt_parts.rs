@@ -1,5 +1,7 @@
 //! The system prompt and the declarations of tools that a session's requests have, taken apart by what is recorded.
 
+use std::sync::Arc;
+
 use quipu_protocol::{NodeId, PromptSection, ToolSpec, Trust};
 
 use crate::engine::Engine;
@@ -47,7 +49,7 @@ pub struct PromptParts {
     /// Its parts, in their order; between two of them is an empty line.
     pub parts: Vec<PromptPart>,
     /// The declarations of tools.
-    pub tools: Vec<ToolSpec>,
+    pub tools: Arc<[ToolSpec]>,
 }
 
 impl Engine {

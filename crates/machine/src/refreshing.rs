@@ -150,7 +150,7 @@ impl Machine {
         };
         let RefreshResult { system, prompt, context, tools, tool_sources, blobs } = *refreshed;
         let now = &self.prefix.epoch;
-        let epoch = Epoch { system: prompt, context, tools: tools.to_vec(), tool_sources, ..now.clone() };
+        let epoch = Epoch { system: prompt, context, tools: tools.clone(), tool_sources, ..now.clone() };
         if epoch == *now {
             self.out.push(Effect::UseSources);
             // What they gave may be from before something of it was forgotten.

@@ -1,6 +1,7 @@
 //! Entries: what one node of a session means.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +65,7 @@ pub struct Epoch {
     pub declined: Option<BlobId>,
     /// The tools, as declared to the model.
     #[serde(default)]
-    pub tools: Vec<ToolSpec>,
+    pub tools: Arc<[ToolSpec]>,
     /// Output tokens at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,

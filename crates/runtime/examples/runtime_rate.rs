@@ -115,11 +115,12 @@ async fn measure(
     row("open and speak in all", "ms", &[milliseconds(begun.elapsed())]);
     // What was needed to open them is given back.
     tokio::time::sleep(Duration::from_secs(2)).await;
-    row("memory at rest", "MB", &[memory("VmRSS:")?]);
+    row("memory after they spoke", "MB", &[memory("VmRSS:")?]);
     let (before, since) = (switches()?, Instant::now());
     tokio::time::sleep(Duration::from_secs(u64::try_from(idle)?)).await;
     // One for this timer.
     let woken = switches()?.saturating_sub(before);
+    row("memory at rest", "MB", &[memory("VmRSS:")?]);
     row("context switches at rest", "1/s", &[count(woken) / since.elapsed().as_secs_f64()]);
 
     let began = tokio::time::Instant::now();

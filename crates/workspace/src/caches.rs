@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::path::{FileKeys, LINKS};
 
@@ -122,6 +123,20 @@ pub fn caches(home: Option<&Path>, variable: &dyn Fn(&str) -> Option<OsString>) 
         files.iter().for_each(|name| add(base.join(name), true));
     }
     found
+}
+
+/// The list that was made last, as long as a sandbox has it.
+static LATEST: Mutex<Option<Weak<[Cache]>>> = Mutex::new(None);
+
+/// These caches, or the list that was made last where that equals them: a process with many sessions has it once.
+pub(crate) fn shared(caches: Vec<Cache>) -> Arc<[Cache]> {
+    let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(there) = latest.as_ref().and_then(Weak::upgrade).filter(|there| **there == *caches) {
+        return there;
+    }
+    let caches: Arc<[Cache]> = caches.into();
+    *latest = Some(Arc::downgrade(&caches));
+    caches
 }
 
 impl Cache {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::Pid;
 
-use crate::caches::Cache;
+use crate::caches::{self, Cache};
 use crate::child::Launch;
 use crate::confine;
 use crate::container::{Container, ContainerCommand, Containers};
@@ -69,7 +69,7 @@ impl SandboxSupport {
 #[derive(Debug)]
 pub struct Sandbox {
     write: Vec<PathBuf>,
-    caches: Vec<Cache>,
+    caches: Arc<[Cache]>,
     /// Where what commands write to caches is kept; `None`: in the caches.
     layers: Option<PathBuf>,
     network: Network,
@@ -140,7 +140,7 @@ impl Sandbox {
         Helpers::keep_from(write.iter().map(PathBuf::as_path));
         Self {
             write,
-            caches: Vec::new(),
+            caches: Arc::default(),
             layers: None,
             network: Network::Asked,
             namespaces: None,
@@ -179,7 +179,7 @@ impl Sandbox {
     pub fn with_caches(mut self, caches: Vec<Cache>) -> Self {
         Helpers::keep_from(caches.iter().map(|cache| cache.path.as_path()));
         self.write.extend(caches.iter().map(|cache| cache.path.clone()));
-        self.caches = caches;
+        self.caches = caches::shared(caches);
         self
     }
 

@@ -44,6 +44,11 @@ impl Bodies {
         provider.encode_next(request, &mut self.memory)
     }
 
+    /// Lets go of what only makes the next body faster.
+    pub(crate) fn rest(&mut self) {
+        self.memory = Memory::default();
+    }
+
     /// Another provider writes the bodies from here on.
     pub(crate) fn written_otherwise(&mut self) {
         self.memory = Memory::default();

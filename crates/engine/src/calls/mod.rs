@@ -498,6 +498,11 @@ impl Caller {
         self.bodies().written_otherwise();
     }
 
+    /// Lets go of what only makes the next request faster.
+    pub(crate) fn rest(&self) {
+        self.bodies().rest();
+    }
+
     fn bodies(&self) -> MutexGuard<'_, Bodies> {
         // An adapter that breaks down in the middle of a body leaves no memory of it.
         self.bodies.lock().unwrap_or_else(PoisonError::into_inner)

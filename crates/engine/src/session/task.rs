@@ -90,6 +90,8 @@ pub(super) struct Task {
     pub(super) replies: HashMap<ReplyId, oneshot::Sender<Result<Ack, Refusal>>>,
     next_reply: u64,
     seq: u64,
+    /// The number of the last event when the lease was renewed last.
+    seq_at_renewal: u64,
     pub(super) call: Option<CancellationToken>,
     /// Stops the looking up of calls.
     pub(super) preparing: Option<CancellationToken>,
@@ -175,6 +177,7 @@ impl Task {
             replies: HashMap::new(),
             next_reply: 0,
             seq: 0,
+            seq_at_renewal: 0,
             call: None,
             preparing: None,
             refreshing: None,
@@ -201,8 +204,7 @@ impl Task {
 
     pub(super) async fn serve(mut self: Box<Self>) {
         let root = self.root.clone();
-        let mut keep_lease = tokio::time::interval(crate::owner::RENEW);
-        keep_lease.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut keep_lease = crate::owner::renewals();
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut left = false;
@@ -334,7 +336,13 @@ impl Task {
         });
     }
 
+    /// Keeps the lease. Where nothing happened since the last time, what only makes the next request faster is let go of: a process
+    /// with a thousand sessions at rest is woken up by nothing else.
     fn renew(&mut self) {
+        if self.seq == self.seq_at_renewal && self.call.is_none() && self.tools.is_empty() {
+            self.caller.rest();
+        }
+        self.seq_at_renewal = self.seq;
         let lease = self.lease.clone();
         let name = quipu_store::RefName::session(self.machine.session());
         self.effects.spawn(async move { lease.hold(&name).await });

@@ -1,7 +1,7 @@
 //! The tools of a session, of all that give some: checked, put into one order, of two with one name the first.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use quipu_protocol::ToolSpec;
 use quipu_seal::Sealer;
@@ -12,6 +12,12 @@ use super::{SOURCE_TOOL_BYTES, SOURCE_TOOLS, SourceError};
 /// Names of tools that went away, which the model is informed about.
 const GONE: usize = 1_024;
 
+/// Lists of declarations that sessions share, at most.
+const SHARED: usize = 64;
+
+/// Those that some session has.
+static KNOWN: Mutex<Vec<Weak<[ToolSpec]>>> = Mutex::new(Vec::new());
+
 /// The tools that a session has at a time.
 #[derive(Clone, Default)]
 pub(crate) struct ToolSet {
@@ -21,8 +27,8 @@ pub(crate) struct ToolSet {
     from: BTreeMap<String, Vec<String>>,
     /// Those that sources took away, with the source.
     gone: HashMap<String, String>,
-    /// All of them in the order of the model, with the source of the program; also where none is declared.
-    order: Vec<(ToolSpec, Option<String>)>,
+    /// All of them in the order of the model, also where none is declared.
+    all: Arc<[ToolSpec]>,
     /// Those that a filter removed, with the reason.
     removed: HashMap<String, String>,
 }
@@ -79,6 +85,20 @@ pub(super) fn checked(sealer: &Sealer, tools: Vec<Arc<dyn Tool>>) -> Result<Vec<
     Ok(given)
 }
 
+/// These declarations, or equal ones that some session has: a process with many sessions has them once.
+fn shared(specs: Vec<ToolSpec>) -> Arc<[ToolSpec]> {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known.retain(|one| one.strong_count() > 0);
+    if let Some(there) = known.iter().filter_map(Weak::upgrade).find(|there| **there == *specs) {
+        return there;
+    }
+    let specs: Arc<[ToolSpec]> = specs.into();
+    if known.len() < SHARED {
+        known.push(Arc::downgrade(&specs));
+    }
+    specs
+}
+
 /// The tools in the order of the names in `before`, where they are the same ones: another order alone is no reason for another
 /// prefix.
 pub(super) fn in_order<'a>(
@@ -108,7 +128,6 @@ impl ToolSet {
         for tool in &fixed.tools {
             let spec = tool.spec().clone();
             owners.insert(spec.name.clone(), None);
-            set.order.push((spec.clone(), None));
             set.tools.insert(spec.name.clone(), tool.clone());
             specs.push(spec);
         }
@@ -128,18 +147,24 @@ impl ToolSet {
                 if let Some(source) = source {
                     set.from.entry(source.to_owned()).or_default().push(spec.name.clone());
                 }
-                set.order.push((spec.clone(), source.map(str::to_owned)));
                 set.tools.insert(spec.name.clone(), tool.clone());
                 specs.push(spec.clone());
             }
         }
-        set.specs = if fixed.are_declared { specs.into() } else { Arc::default() };
+        set.all = shared(specs);
+        set.specs = if fixed.are_declared { set.all.clone() } else { Arc::default() };
         (set, collisions)
     }
 
     /// All tools in the order of the model, with the source of the program.
     pub(super) fn unfiltered(&self) -> Vec<(ToolSpec, Option<String>)> {
-        self.order.clone()
+        let source_of: HashMap<&str, &str> = self
+            .from
+            .iter()
+            .flat_map(|(source, names)| names.iter().map(move |name| (&**name, &**source)))
+            .collect();
+        let owned = |spec: &ToolSpec| source_of.get(&*spec.name).map(|source| (*source).to_owned());
+        self.all.iter().map(|spec| (spec.clone(), owned(spec))).collect()
     }
 
     /// Takes tools away for these reasons.
@@ -148,8 +173,10 @@ impl ToolSet {
             return;
         }
         self.tools.retain(|name, _| !removed.contains_key(name));
-        self.order.retain(|(spec, _)| !removed.contains_key(&spec.name));
-        self.specs = self.specs.iter().filter(|spec| !removed.contains_key(&spec.name)).cloned().collect();
+        let rest = |specs: &[ToolSpec]| {
+            shared(specs.iter().filter(|spec| !removed.contains_key(&spec.name)).cloned().collect())
+        };
+        (self.all, self.specs) = (rest(&self.all), rest(&self.specs));
         self.from.retain(|_, names| {
             names.retain(|name| !removed.contains_key(name));
             !names.is_empty()

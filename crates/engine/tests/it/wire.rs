@@ -79,6 +79,29 @@ async fn a_task_over_the_wire_and_on_after_a_restart() {
     assert_kept(world, &server).await;
 }
 
+/// A session that nobody used for some minutes gives back what it had for its next request, which is as if it had not.
+#[tokio::test]
+async fn request_behind_a_rest_extends_the_one_before() {
+    let server = FakeServer::start(["One.", "Two.", "Three."].map(|text| Answer::new().text(text).reply()));
+    let world = World::new();
+    let live = world.create_with(options(&world, &server)).await;
+    for minutes in [0, 10, 0] {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(60 * minutes)).await;
+        // The lease is renewed meanwhile, at which the session sees that nothing happened.
+        for _ in 0..3 {
+            tokio::time::advance(Duration::from_secs(100 * minutes.min(1))).await;
+            tokio::task::yield_now().await;
+        }
+        tokio::time::resume();
+        assert_eq!(live.run("and now?").await, Outcome::Done);
+    }
+    live.finish().await;
+    let bodies: Vec<_> = server.requests().iter().map(|request| request.json()["messages"].clone()).collect();
+    assert_eq!(bodies.iter().map(|body| body.as_array().unwrap().len()).collect::<Vec<_>>(), [1, 3, 5]);
+    assert_kept(world, &server).await;
+}
+
 #[tokio::test]
 async fn failures_that_pass_are_attempts_of_one_answer() {
     let busy = || Reply::error(503, "overloaded_error", "busy").header("retry-after-ms", "1");

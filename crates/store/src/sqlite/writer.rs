@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -45,12 +45,6 @@ const INDEX_IDLE: usize = 2_000;
 const WAL_LIMIT: u64 = 64 << 20;
 /// How often the size of the WAL is looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long nothing must happen before the WAL is copied into the file.
-const IDLE: Duration = Duration::from_millis(150);
-/// A pause before work that is shorter than this shows somebody who commits again and again.
-const BRISK: Duration = Duration::from_micros(200);
-/// How long work is then awaited without sleeping: to be woken takes as long as half a commit.
-const SPIN: Duration = Duration::from_micros(60);
 /// How long text may wait to be indexed for the search while commits come without a pause.
 const UNSEARCHED: Duration = Duration::from_millis(600);
 /// Nodes whose activity is added in one transaction when the writer is idle.
@@ -58,9 +52,6 @@ const ACTIVITY_STEP: usize = 200;
 /// Text that is indexed at once, in quiet moments: a commit that comes meanwhile waits for no more than this.
 const SEARCH_STEP: search::Step =
     search::Step { words: 128 << 10, substrings: 32 << 10, nodes: 2_000, prefetch: 192 << 10 };
-
-/// How often another process's commits are looked for, while somebody waits for them.
-const WATCH: Duration = Duration::from_millis(200);
 
 /// Work inside the writer's transaction. Run again, alone, when the transaction that it was part of fails.
 pub(super) trait Job: Send {
@@ -163,6 +154,7 @@ impl Writer {
             changes: changes.clone(),
             dirty: false,
             brisk: false,
+            cools_at: None,
             search_index,
             unsearched: search_index == SearchIndex::Ahead,
             searching: false,
@@ -280,6 +272,8 @@ struct State {
     dirty: bool,
     /// Whether the last work came soon after the one before it.
     brisk: bool,
+    /// When memory is given back, where nothing is written until then.
+    cools_at: Option<Instant>,
     search_index: SearchIndex,
     /// Whether there may be text that is not indexed for the search, which is to be done ahead.
     unsearched: bool,
@@ -378,73 +372,6 @@ impl State {
                 }
                 self.cut_log();
             }
-        }
-    }
-
-    /// The next task.
-    fn wait(&mut self, queue: &Receiver<Task>) -> Option<Task> {
-        let began = Instant::now();
-        while self.brisk && began.elapsed() < SPIN {
-            match queue.try_recv() {
-                Ok(task) => return Some(task),
-                Err(TryRecvError::Empty) => std::hint::spin_loop(),
-                Err(TryRecvError::Disconnected) => return None,
-            }
-        }
-        let task = self.sleep(queue);
-        self.brisk = began.elapsed() < BRISK;
-        task
-    }
-
-    /// The next task; in quiet moments the WAL is copied into the file, and other processes' commits are noticed.
-    fn sleep(&mut self, queue: &Receiver<Task>) -> Option<Task> {
-        loop {
-            let watched = self.changes.receiver_count() > 0 && !self.memory;
-            let timeout = if self.behind || self.searching {
-                Duration::ZERO
-            } else if self.unsearched || self.dirty && !self.memory {
-                IDLE
-            } else if watched {
-                WATCH
-            } else {
-                return queue.recv().ok();
-            };
-            match queue.recv_timeout(timeout) {
-                Ok(task) => {
-                    self.searching = false;
-                    return Some(task);
-                }
-                Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            self.using(|state| state.quiet(watched));
-        }
-    }
-
-    /// What is done while nothing else is to do.
-    fn quiet(&mut self, watched: bool) {
-        if watched {
-            let version = self.data_version();
-            if version != self.seen {
-                self.seen = version;
-                self.unsearched = self.search_index == SearchIndex::Ahead;
-                self.announce();
-            }
-        }
-        if self.behind {
-            self.write_left();
-        } else if self.unsearched {
-            if !self.searching {
-                self.write_left();
-            }
-            self.searching = self.search_step();
-            self.unsearched = self.searching;
-        } else if self.dirty {
-            self.dirty = false;
-            self.write_left();
-            self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)");
-            self.looked = Instant::now();
-            self.cut_if_large();
         }
     }
 
@@ -796,5 +723,6 @@ pub(super) fn stopped(place: &Place) -> StoreError {
 }
 
 mod loss;
+mod pauses;
 #[cfg(test)]
 mod tests;
