@@ -156,6 +156,9 @@ fn answer(end: &RunEnd) -> Result<Value, WireError> {
                 "no model was called: ${spent:.2} count as spent today, and the daily budget is ${budget:.2}"
             ),
         )),
+        Outcome::Limit(Limit::Account(limit)) => {
+            Err(WireError::new(INTERNAL, format!("no model was called: {limit}")))
+        }
         Outcome::Failed(error) if error.kind == ModelErrorKind::Refused => stopped("refusal"),
         Outcome::Failed(error) => {
             let is_credential = matches!(

@@ -109,6 +109,10 @@ pub(crate) struct Task {
     /// call. `budget.daily` in settings.json sets it for every run.
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
     pub(crate) daily_budget: Option<f64>,
+    /// With `-p`: work as an agent that `agents.byId` in settings.json sets up, with its model, its workspace, its tools and its
+    /// budget.
+    #[arg(long, value_name = "ID", requires = "print", conflicts_with = "replay")]
+    pub(crate) agent: Option<String>,
     #[command(flatten)]
     pub(crate) permissions: PermissionFlags,
     /// Run a new session another way. It keeps that when it continues.

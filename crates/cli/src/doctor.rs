@@ -85,6 +85,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
     found.push(credentials(&home));
     found.push(permissions(&home));
     found.push(budget(&home).await);
+    found.extend(agent_budgets(&home).await);
     let bad = found.iter().filter(|finding| finding.state == State::Bad).count();
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
@@ -449,6 +450,43 @@ async fn budget(home: &Home) -> Finding {
             }
         }
     }
+}
+
+/// What agents with a budget used of it today.
+async fn agent_budgets(home: &Home) -> Vec<Finding> {
+    let finding = |state, detail| Finding { what: "agent budget", state, detail };
+    let budgets = quipu_host::agent_budgets(home);
+    let store = match is_absent(home) {
+        false if !budgets.is_empty() => home.open(&quipu_store::OpenOptions::default()).map(Some),
+        _ => Ok(None),
+    };
+    let store = match store {
+        Ok(store) => store,
+        Err(error) => return vec![finding(State::Note, format!("today's spending is unknown: {error}"))],
+    };
+    let mut found = Vec::new();
+    for budget in budgets {
+        let used = match &store {
+            Some(store) => quipu::account_use(store, &quipu::SystemClock, &budget).await,
+            None => Ok(quipu::AccountUse::default()),
+        };
+        found.push(match used {
+            Ok(used) => {
+                let is_over = budget.dollars.is_some_and(|most| used.dollars >= most)
+                    || budget.tokens.is_some_and(|most| used.tokens >= most);
+                let text =
+                    format!("`{}`: {} used today", budget.name, crate::schedule::shares(&budget, used));
+                match is_over {
+                    true => finding(State::Note, format!("{text}; it calls no model before tomorrow")),
+                    false => finding(State::Good, text),
+                }
+            }
+            Err(error) => {
+                finding(State::Note, format!("`{}`: today's spending is unknown: {error}", budget.name))
+            }
+        });
+    }
+    found
 }
 
 /// What is wrong with the files of settings and models.

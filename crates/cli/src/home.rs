@@ -179,6 +179,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
             no_network: flags.no_network,
         },
         audience: quipu_host::SessionAudience::default(),
+        accounts: Vec::new(),
         system_prompt: task.system_prompt.as_deref().map(crate::input::text_or_file).transpose()?,
         append_system_prompt: texts.collect::<Result<_, _>>()?,
         hooks: Vec::new(),
@@ -227,7 +228,16 @@ pub(crate) async fn open(
     here: &Path,
     replay: Option<Arc<Replay>>,
 ) -> Result<StartedSession, Failure> {
-    open_as(home, task, OpenRequest { replay, ..request(task, here)? }).await
+    let mut request = OpenRequest { replay, ..request(task, here)? };
+    if let Some(id) = &task.agent {
+        if home.config().named_agent(id).is_none() {
+            let id = crate::print::printable(id);
+            let text = format!("no agent `{id}` is set up; `agents.byId` in the settings names agents");
+            return Err(Failure::usage(text));
+        }
+        request = quipu_host::agent_request(home, &request, id);
+    }
+    open_as(home, task, request).await
 }
 
 /// The same for a request that was made of the task.

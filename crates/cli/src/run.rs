@@ -89,16 +89,19 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     }
     let cwd = session.cwd().display().to_string();
     // What must be typed to go on after a failure.
+    let agent = task.agent.as_ref().map_or_else(String::new, |id| format!(" --agent {id}"));
     let again = match session.cwd() == here {
         // What was replayed goes on with a model of its own only.
         _ if task.no_session || replay.is_some() => None,
         _ if let Some(file) = &file => {
-            Some(format!("quipu -p --session {}{}", file.path, crate::home::store_flag(&home)))
+            Some(format!("quipu -p{agent} --session {}{}", file.path, crate::home::store_flag(&home)))
         }
-        true => Some(format!("quipu -p -c{}", crate::home::store_flag(&home))),
-        false => {
-            Some(format!("quipu -p --session {}{}", session.view().session, crate::home::store_flag(&home)))
-        }
+        true => Some(format!("quipu -p{agent} -c{}", crate::home::store_flag(&home))),
+        false => Some(format!(
+            "quipu -p{agent} --session {}{}",
+            session.view().session,
+            crate::home::store_flag(&home)
+        )),
     };
     let store = (!task.no_session).then(|| home.store.clone());
     let hints = ExitHints {
@@ -335,6 +338,9 @@ fn finished(outcome: &Outcome, hints: &ExitHints) -> Result<(), Failure> {
                 dollars(*budget)
             );
             fail(Exit::Limit, what)
+        }
+        Outcome::Limit(Limit::Account(limit)) => {
+            fail(Exit::Limit, format!("stopped before a model call: {limit}"))
         }
         Outcome::StoreFailed(text) => fail(Exit::Store, text.clone()),
     }

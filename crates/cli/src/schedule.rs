@@ -10,14 +10,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use quipu::{AccountBudget, AccountUse};
 use quipu_host::dreams::dreaming_places;
 use quipu_host::jobs::{
     DREAM, DueRun, JobNotice, JobRunner, handlers, keep_dream_job, keep_dream_jobs, models_for_jobs,
 };
 use quipu_host::units::UnitPurpose;
 use quipu_host::{Home, HostNotice, Observer, SCHEDULED, ScheduledJob, ScheduledWork, now};
+use quipu_protocol::BudgetUnit;
 use quipu_schedule::{Recurrence, spell_span};
-use quipu_store::{Job, JobKey, JobPause, JobRetry, JobState, JobTime, Jobs};
+use quipu_store::{Job, JobKey, JobPause, JobRetry, JobState, JobTime, Jobs, SqliteStore};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{OutArgs, StoreArg};
@@ -250,10 +252,18 @@ async fn list(args: &OutArgs) -> Result<(), Failure> {
         let Some(last) = jobs.last() else { break };
         after = Some(last.key.clone());
         for job in &jobs {
+            let used = used_today(store, job).await?;
             if args.json {
-                writeln!(out, "{}", json(job))?;
+                let mut object = json(job);
+                if let Some((_, AccountUse { dollars, tokens })) = used {
+                    object["today"] = serde_json::json!({ "dollars": dollars, "tokens": tokens });
+                }
+                writeln!(out, "{object}")?;
             } else {
-                writeln!(out, "{}", row(job))?;
+                let used = used.map_or_else(String::new, |(budget, used)| {
+                    Paint::stdout().dim(&format!("  {} today", shares(&budget, used)))
+                });
+                writeln!(out, "{}{used}", row(job))?;
             }
         }
     }
@@ -261,6 +271,24 @@ async fn list(args: &OutArgs) -> Result<(), Failure> {
         note("There are no jobs. `quipu schedule add prompt --cron \"0 7 * * *\" PROMPT` adds one.");
     }
     Ok(out.flush()?)
+}
+
+/// What a job may use in a day, and what it used today.
+async fn used_today(store: &SqliteStore, job: &Job) -> Result<Option<(AccountBudget, AccountUse)>, Failure> {
+    let Some(ScheduledWork::Prompt(work)) = ScheduledJob::of_job(job).map(|scheduled| scheduled.work) else {
+        return Ok(None);
+    };
+    let Some(budget) = work.account(job.key.as_str()) else { return Ok(None) };
+    let used = quipu::account_use(store, &quipu::SystemClock, &budget).await?;
+    Ok(Some((budget, used)))
+}
+
+/// What was used of a budget, in words.
+pub(crate) fn shares(budget: &AccountBudget, used: AccountUse) -> String {
+    let dollars = budget.dollars.map(|most| BudgetUnit::Dollars.share(used.dollars, most));
+    #[expect(clippy::cast_precision_loss, reason = "shown without fractions")]
+    let tokens = budget.tokens.map(|most| BudgetUnit::Tokens.share(used.tokens as f64, most as f64));
+    dollars.into_iter().chain(tokens).collect::<Vec<_>>().join(", ")
 }
 
 fn json(job: &Job) -> serde_json::Value {

@@ -362,8 +362,8 @@ impl Children {
             max_tokens: Some(answer_tokens(&model, &terms)),
             ..Epoch::default()
         };
-        let purse = Purse::new(daily, options.limits.wait, options.ledger.clone());
-        let purse = Arc::new(purse);
+        let (ledger, accounts) = (options.ledger.clone(), options.accounts.clone());
+        let purse = Arc::new(Purse::new(daily, options.limits.wait, ledger, accounts));
         let (store, clock, heads) = (engine.store.clone(), engine.clock.clone(), engine.heads().clone());
         let mut committer = Committer::new(store, clock, 0, epoch.clone(), prompt, heads);
         committer.with_purse(purse.clone());

@@ -15,6 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::agents::AgentSettings;
 use crate::background::BackgroundWake;
+use crate::calls::Accounts;
 use crate::clock::{Clock, SystemClock};
 use crate::command_environment::CommandEnvironment;
 use crate::error::OpenError;
@@ -125,6 +126,9 @@ pub struct SessionOptions {
     pub limits: Limits,
     /// Another store whose spending counts against the daily budget too, for a session whose own store keeps nothing.
     pub ledger: Option<Arc<dyn Graph>>,
+    /// Of whose budgets the calls are, together with those of other sessions: of agents and jobs. `None` for nobody's. Those of
+    /// sub-agents and of hooks count as well.
+    pub accounts: Option<Arc<dyn Accounts>>,
     /// When the context is compacted and what stays of it.
     pub compaction: CompactionSettings,
     /// When old results of tools are left out of requests. Off by default; when it is on, the model has the tool
@@ -192,6 +196,7 @@ impl SessionOptions {
             policies: Vec::new(),
             limits: Limits::default(),
             ledger: None,
+            accounts: None,
             compaction: CompactionSettings::default(),
             prune: PruneSettings::default(),
             cache_expiry: None,

@@ -82,6 +82,7 @@ pub use arrival::TRAVEL_TOOL;
 pub use background::{BACKGROUND_MESSAGE, BackgroundInfo, BackgroundWake};
 pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use bound_files::{BoundFile, BoundGrant};
+pub use calls::{AccountBudget, AccountUse, Accounts, account_use};
 pub use calls::{seal_answer, seal_content};
 pub use change::ChangeError;
 pub use clock::{Clock, SystemClock, instant};

@@ -596,7 +596,7 @@ impl Engine {
             local.will_build_on(base);
         }
         let Limits { daily_budget, wait, .. } = options.limits;
-        let purse = Arc::new(Purse::new(daily_budget, wait, options.ledger));
+        let purse = Arc::new(Purse::new(daily_budget, wait, options.ledger, options.accounts));
         committer.with_purse(purse.clone());
         let learns = self.sealer.clone();
         let caller = Caller {

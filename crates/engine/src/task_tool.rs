@@ -292,7 +292,7 @@ fn output(name: &str, report: AgentReport) -> ToolOutput {
             Some(format!("The sub-agent failed, because a step could not be stored: {why}."))
         }
         AgentEnd::Ended(Outcome::Limit(limit)) => {
-            Some(format!("The sub-agent was stopped: it reached {}.", limit_text(*limit)))
+            Some(format!("The sub-agent was stopped: it reached {}.", limit_text(limit)))
         }
         AgentEnd::Overdue(after) => Some(format!(
             "The sub-agent was stopped: it had not finished after {} (`agents.maxMinutes`).",
@@ -362,13 +362,14 @@ fn worktree_text(info: &WorktreeInfo, end: &Result<WorktreeEnd, String>) -> Stri
 }
 
 /// A limit with the setting that it comes from.
-fn limit_text(limit: Limit) -> String {
+fn limit_text(limit: &Limit) -> String {
     match limit {
         Limit::Turns(turns) => format!("its limit of {turns} turns (`agents.maxTurns`)"),
         Limit::Cost(dollars) => {
             format!("its limit of ${dollars:.4} (`agents.maxCost`, or half of what was left of this run)")
         }
         Limit::Daily { budget, .. } => format!("the limit of ${budget:.2} a day"),
+        Limit::Account(limit) => format!("a limit ({limit})"),
     }
 }
 

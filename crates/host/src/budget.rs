@@ -1,10 +1,12 @@
 //! What may be spent in a day: what a person says, or `budget.daily` of the settings.
 
-use quipu::Clock as _;
-use quipu_protocol::Model;
+use std::sync::Arc;
+
+use quipu::{AccountBudget, Accounts, Clock as _};
+use quipu_protocol::{BudgetHolder, Model};
 use quipu_store::{Graph, StoreError};
 
-use crate::{Advice, BudgetSettings, Failure, Home, ProblemKind, Source};
+use crate::{Advice, AgentBudget, BudgetSettings, Failure, Home, OpenRequest, ProblemKind, Source};
 
 /// A limit, and where it is set.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +46,49 @@ pub fn budget_of(home: &Home, given: Option<f64>) -> Result<Option<Budget>, Fail
         }
         (None, Some(problem)) => Err(Failure::failed(problem.to_string()).advise(Advice::SetBudget)),
     }
+}
+
+/// What an agent may use in a day, where the settings say so.
+#[must_use]
+pub fn agent_budget(home: &Home, id: &str) -> Option<AccountBudget> {
+    let config = home.config();
+    account_of(id, config.named_agent(id)?.budget)
+}
+
+/// The budgets of all agents that have one.
+#[must_use]
+pub fn agent_budgets(home: &Home) -> Vec<AccountBudget> {
+    let config = home.config();
+    config.named_agents.iter().filter_map(|(id, agent)| account_of(id, agent.budget)).collect()
+}
+
+fn account_of(id: &str, budget: AgentBudget) -> Option<AccountBudget> {
+    let AgentBudget { daily, daily_tokens } = budget;
+    let is_limited = daily.is_some() || daily_tokens.is_some();
+    let (holder, dollars, tokens) = (BudgetHolder::Agent, daily, daily_tokens);
+    is_limited.then(|| AccountBudget { holder, name: id.into(), dollars, tokens })
+}
+
+/// The budgets that the calls of a session count for.
+struct SessionAccounts {
+    home: Home,
+    /// The settings say what it may use, at each call.
+    agent: Option<String>,
+    others: Vec<AccountBudget>,
+}
+
+impl Accounts for SessionAccounts {
+    fn budgets(&self) -> Vec<AccountBudget> {
+        let agent = self.agent.as_ref().and_then(|id| agent_budget(&self.home, id));
+        agent.into_iter().chain(self.others.iter().cloned()).collect()
+    }
+}
+
+/// The budgets that the calls of a session count for; `None` where it can have none.
+pub(crate) fn accounts_of(home: &Home, request: &OpenRequest) -> Option<Arc<dyn Accounts>> {
+    let (agent, others) = (request.audience.agent.clone(), request.accounts.clone());
+    let has_any = agent.is_some() || !others.is_empty();
+    has_any.then(|| Arc::new(SessionAccounts { home: home.clone(), agent, others }) as Arc<dyn Accounts>)
 }
 
 /// US dollars that the calls of a store cost since midnight, and what else they may have cost.

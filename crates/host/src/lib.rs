@@ -98,7 +98,7 @@ mod web;
 pub use agent_request::agent_request;
 pub use attachments::{mention, pasted_image, with_images};
 pub use background_budget::{BackgroundBudget, background_budget, has_background_budget};
-pub use budget::{Budget, budget_of, spent_today};
+pub use budget::{Budget, agent_budget, agent_budgets, budget_of, spent_today};
 pub use catalogue::{KeptCatalogue, refresh_catalogue, remove_catalogue};
 pub use commands::{CommandCall, CommandError, CommandHandler, CommandRegistry};
 pub use context::make_room;
@@ -156,9 +156,9 @@ pub use search::{FoundItem, FoundItems};
 pub use semantic::{SemanticReport, SemanticSearch};
 pub use session_file::{Mirror, is_file};
 pub use settings::{
-    BudgetSettings, ContainerSettings, DreamingSettings, FallbackSettings, NamedAgent, Problem, ProblemKind,
-    QueueConfig, ResetCause, ResetConfig, SandboxMode, SandboxScope, SandboxSettings, SandboxWorkspace,
-    SettingRow, Settings, Source,
+    AgentBudget, BudgetSettings, ContainerSettings, DreamingSettings, FallbackSettings, NamedAgent, Problem,
+    ProblemKind, QueueConfig, ResetCause, ResetConfig, SandboxMode, SandboxScope, SandboxSettings,
+    SandboxWorkspace, SettingRow, Settings, Source,
 };
 pub use sources::Sources;
 pub use suggestions::{

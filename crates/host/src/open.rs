@@ -427,11 +427,15 @@ async fn prepare(
         CallPrices::OnlyFree => Some(NOTHING),
     };
     options.limits = Limits { max_turns: request.max_turns, max_cost, daily_budget, wait };
-    if request.in_memory && daily_budget.is_some() {
+    options.accounts = if replay.is_some() { None } else { crate::budget::accounts_of(home, request) };
+    let budgets = options.accounts.as_ref().map_or_else(Vec::new, |accounts| accounts.budgets());
+    if request.in_memory && (daily_budget.is_some() || !budgets.is_empty()) {
         // Nothing else is kept: what it spends counts for the day.
         options.ledger = Some(home.store().await? as Arc<dyn Graph>);
     }
-    let limited = request.max_cost.is_some() || daily_budget.is_some();
+    let limited = request.max_cost.is_some()
+        || daily_budget.is_some()
+        || budgets.iter().any(|budget| budget.dollars.is_some());
     let unpriced = crate::budget::unpriced(&options.model)
         .filter(|_| limited && replay.is_none() && options.provider.is_local());
     (options.compaction, options.prune, options.files) = (config.compaction, config.prune, config.files);

@@ -131,6 +131,8 @@ pub struct OpenRequest {
     pub permissions: PermissionRequest,
     /// For whom it works.
     pub audience: SessionAudience,
+    /// The budgets that its calls count for, beside that of its agent.
+    pub accounts: Vec<quipu::AccountBudget>,
     /// The system prompt in place of ours.
     pub system_prompt: Option<String>,
     /// Added to the system prompt.

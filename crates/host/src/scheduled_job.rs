@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use quipu_protocol::UnixMs;
+use quipu::AccountBudget;
+use quipu_protocol::{BudgetHolder, UnixMs};
 use quipu_providers::net::{Url, is_loopback};
 use quipu_schedule::{Recurrence, Schedule, ScheduleError};
 use quipu_store::{Job, JobKey, JobTime, NewJob};
@@ -74,9 +75,15 @@ pub struct PromptWork {
     /// The model; that of a new session where none is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// US dollars that one run may cost. Without it nothing runs that has a price.
+    /// US dollars that one run may cost. Without it and without one for a day nothing runs that has a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
+    /// US dollars that all runs of a day may cost together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daily_budget: Option<f64>,
+    /// Tokens that all runs of a day may use together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daily_tokens: Option<u64>,
     /// Turns of one run at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u32>,
@@ -86,6 +93,22 @@ pub struct PromptWork {
     /// Whether a model asked for the job, and not a person.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_model: bool,
+}
+
+impl PromptWork {
+    /// What all runs of a day may use, for the job of this key; `None` where they have no limit.
+    #[must_use]
+    pub fn account(&self, key: &str) -> Option<AccountBudget> {
+        let is_limited = self.daily_budget.is_some() || self.daily_tokens.is_some();
+        let (holder, dollars, tokens) = (BudgetHolder::Job, self.daily_budget, self.daily_tokens);
+        is_limited.then(|| AccountBudget { holder, name: key.into(), dollars, tokens })
+    }
+
+    /// Whether it may call models that have a price.
+    #[must_use]
+    pub const fn may_spend(&self) -> bool {
+        self.budget.is_some() || self.daily_budget.is_some()
+    }
 }
 
 /// Where the answer of a run goes.
@@ -154,6 +177,9 @@ pub enum ScheduledJobError {
     /// Its budget is none.
     #[error("a budget is a number of US dollars above 0")]
     Budget,
+    /// Its budget of tokens is none.
+    #[error("a budget of tokens is a whole number above 0")]
+    TokenBudget,
     /// The address of its webhook is none.
     #[error(
         "a webhook has an https:// address, or an http:// address of this machine, without a user name or password"
@@ -236,8 +262,12 @@ impl ScheduledJob {
             if work.prompt.len() > PROMPT_LIMIT {
                 return Err(ScheduledJobError::LongPrompt { bytes: work.prompt.len() });
             }
-            if work.budget.is_some_and(|budget| !budget.is_finite() || budget <= 0.0) {
+            let is_none = |budget: f64| !budget.is_finite() || budget <= 0.0;
+            if work.budget.is_some_and(is_none) || work.daily_budget.is_some_and(is_none) {
                 return Err(ScheduledJobError::Budget);
+            }
+            if work.daily_tokens == Some(0) {
+                return Err(ScheduledJobError::TokenBudget);
             }
         }
         let due = self.next(key.as_str(), now)?.ok_or(ScheduledJobError::Past)?;

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::tagged::tagged;
 use crate::{
-    Answer, Ask, AskId, BackgroundEnd, BackgroundId, BashExecutionMessage, CallId, ChildOutcome, Compaction,
-    CompactionReason, ItemId, Json, Message, MessageId, Model, ModelError, NodeId, RunId, SessionId,
-    Snapshot, Thinking, ToolResultMessage, UnixMs, Usage, UserInput,
+    AccountLimit, Answer, Ask, AskId, BackgroundEnd, BackgroundId, BashExecutionMessage, CallId,
+    ChildOutcome, Compaction, CompactionReason, ItemId, Json, Message, MessageId, Model, ModelError, NodeId,
+    RunId, SessionId, Snapshot, Thinking, ToolResultMessage, UnixMs, Usage, UserInput,
 };
 
 /// An event with its position in the session's stream.
@@ -440,7 +440,7 @@ pub enum Outcome {
 }
 
 /// A limit that the user set.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Limit {
     /// Largest number of turns that one run may have.
@@ -454,6 +454,8 @@ pub enum Limit {
         /// US dollars that may be spent in one day.
         budget: f64,
     },
+    /// What an agent or a job may use in one calendar day.
+    Account(AccountLimit),
 }
 
 /// What a person sees outside of the conversation.

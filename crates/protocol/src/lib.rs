@@ -4,6 +4,7 @@
 //! stored, sent or drawn. Wire names follow Pi's session format, so that a [`Message`] serialises to the JSON
 //! that Pi reads.
 
+mod account_limit;
 mod ask;
 mod background;
 mod call;
@@ -29,6 +30,7 @@ mod snapshot;
 mod tagged;
 mod thinking;
 
+pub use account_limit::*;
 pub use ask::*;
 pub use background::*;
 pub use call::*;

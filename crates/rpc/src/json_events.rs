@@ -328,6 +328,7 @@ impl JsonEvents {
             Outcome::Limit(Limit::Daily { spent, budget }) => {
                 Some(OutcomeLine::DailyBudget { spent: *spent, budget: *budget })
             }
+            Outcome::Limit(Limit::Account(limit)) => Some(OutcomeLine::AccountBudget(limit)),
             Outcome::StoreFailed(message) => Some(OutcomeLine::StoreFailed { message }),
         };
         let line = Line::AgentEnd { messages: &self.run_messages, will_retry: false, outcome }.write();

@@ -249,6 +249,7 @@ pub(crate) enum OutcomeLine<'a> {
     TurnLimit { turns: u32 },
     CostLimit { dollars: f64 },
     DailyBudget { spent: f64, budget: f64 },
+    AccountBudget(&'a quipu_protocol::AccountLimit),
     StoreFailed { message: &'a str },
 }
 

@@ -183,6 +183,8 @@ pub struct SessionRequest {
     pub model: Option<String>,
     /// How hard it thinks, where that is not as the session or the settings say.
     pub thinking: Option<Thinking>,
+    /// The agent that it works for: what narrows its tools and what it may spend counts.
+    pub agent: Option<String>,
 }
 
 impl Desk {
@@ -316,7 +318,7 @@ impl Desk {
         wanted: SessionRequest,
         out: Option<ClientWriter>,
     ) -> Result<(SessionId, Session, Vec<quipu_protocol::Notice>), Failure> {
-        let SessionRequest { cwd, session, fork, model, thinking } = wanted;
+        let SessionRequest { cwd, session, fork, model, thinking, agent } = wanted;
         let options = &self.0.options;
         let home = match out {
             Some(out) => {
@@ -361,6 +363,7 @@ impl Desk {
         let mut request = OpenRequest { which, here, answers, is_shared: true, ..options.request.clone() };
         request.model = model.or(request.model);
         request.thinking = thinking.or(request.thinking);
+        request.audience.agent = agent.or(request.audience.agent);
         let OpenedSession { session, notices } = quipu_host::open(&home, &request).await?.opened;
         let name = session.view().session;
         if let Some(observer) = &options.observer {
@@ -490,7 +493,7 @@ impl Client {
             }
             ClientFrame::Open { id, cwd, session, fork, model, thinking } => {
                 let out = self.out.clone();
-                let wanted = SessionRequest { cwd, session, fork, model, thinking };
+                let wanted = SessionRequest { cwd, session, fork, model, thinking, agent: None };
                 Box::pin(async move { desk.open(id, wanted, out).await })
             }
             ClientFrame::Command { id, session: name, command } => {

@@ -108,7 +108,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Reserves what a call may cost at most, unless that, what was spent and what others have reserved are more than the
     /// limit together. Looked at and written in one transaction, so that no two processes are given the same money. What
-    /// is reserved counts until [`Op::Release`](crate::Op::Release); where nobody renews it ([`Op::Renew`](crate::Op::Renew)) it counts as spent.
+    /// is reserved counts until [`Op::Release`](crate::Op::Release); or [`Op::Spend`](crate::Op::Spend);
+    /// where nobody renews it ([`Op::Renew`](crate::Op::Renew)) it counts as spent.
     fn reserve(&self, ask: ReserveRequest) -> Fut<'_, Reservation>;
 
     /// Resolves after the next commit to the store, by this process or (within about a quarter of a second) by

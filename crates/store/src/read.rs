@@ -92,6 +92,9 @@ pub trait ReadModel: Send + Sync + 'static {
     /// and those that were lost, for which something was reserved.
     fn assumed(&self, since: UnixMs, now: UnixMs) -> Fut<'_, f64>;
 
+    /// What was spent of an account since then, in its unit: what calls that are over used, and what was reserved for those that were lost.
+    fn spent_of<'a>(&'a self, account: &'a str, since: UnixMs, now: UnixMs) -> Fut<'a, i64>;
+
     /// Tokens and cost of all model calls, those of summaries too, in groups. A node counts once, however many lineages
     /// it is on.
     fn usage(&self, query: UsageQuery) -> Fut<'_, IndexedAnswer<Vec<UsageSum>>>;

@@ -266,6 +266,14 @@ pub enum Op {
         /// What the call may have cost besides, in billionths of a US dollar: it counts as spent. 0: nothing.
         charged: i64,
     },
+    /// The call is over that something was reserved of an account for: in place of that, so much counts as spent of the account
+    /// until the day is over. Nothing happens where nothing is reserved.
+    Spend {
+        /// Which one.
+        id: ReserveId,
+        /// In the unit of the account.
+        amount: i64,
+    },
     /// A session's jump began or went on: inserts or replaces its row.
     JumpPut {
         /// The session.
@@ -285,13 +293,14 @@ pub enum Op {
 pub struct ReserveId(pub String);
 
 impl ReserveId {
-    /// What is reserved of the amount of a purpose, beside what is reserved of the day.
+    /// What is reserved of the amount of a purpose, or of an account, beside what is reserved of the day. What counts as spent of
+    /// an account is what [`Op::Spend`] says, so its amounts can be of any unit.
     #[must_use]
     pub fn of_purpose(purpose: &str, id: &str) -> Self {
         Self(format!("{purpose}/{id}"))
     }
 
-    /// The purpose, and the slash behind it, where it is reserved of the amount of one.
+    /// The purpose or the account, and the slash behind it, where it is reserved of the amount of one.
     #[must_use]
     pub fn purpose(&self) -> Option<&str> {
         self.0.find('/').and_then(|end| self.0.get(..=end))

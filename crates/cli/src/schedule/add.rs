@@ -106,9 +106,15 @@ pub(super) struct PromptArgs {
     /// The model. Default: that of a new session.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// US dollars that one run may cost. Without it the job runs only with a model that costs nothing.
+    /// US dollars that one run may cost. Without it and without --daily-budget the job runs only with a model that costs nothing.
     #[arg(long, value_name = "DOLLARS")]
     budget: Option<f64>,
+    /// US dollars that all runs of a day may cost together, until midnight.
+    #[arg(long, value_name = "DOLLARS")]
+    daily_budget: Option<f64>,
+    /// Tokens that all runs of a day may use together, until midnight.
+    #[arg(long, value_name = "TOKENS")]
+    daily_tokens: Option<u64>,
     /// Turns of one run at most.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_turns: Option<u32>,
@@ -213,6 +219,8 @@ impl PromptArgs {
             cwd: cwd.to_owned(),
             model: self.model.clone(),
             budget: self.budget,
+            daily_budget: self.daily_budget,
+            daily_tokens: self.daily_tokens,
             max_turns: self.max_turns,
             tools: self.tools.clone(),
             by_model: false,
@@ -371,11 +379,13 @@ async fn check_model(work: &PromptWork, store: &StoreArg) -> Result<(), Failure>
     };
     let Some(model) = model.filter(|model| may_cost(model)) else { return Ok(()) };
     let name = format!("{}/{}", model.provider, model.id);
-    if work.budget.is_some() && model.cost.are_known() {
+    if work.may_spend() && model.cost.are_known() {
         return Ok(());
     }
     let why = match model.cost.are_known() {
-        true => format!("{name} is not free, and the job has no budget; give it one with --budget"),
+        true => format!(
+            "{name} is not free, and the job has no budget; give it one with --budget or --daily-budget"
+        ),
         false => format!("the price of {name} is unknown, so no budget can hold; set `cost` in models.json"),
     };
     if is_named {

@@ -15,11 +15,11 @@ fn settings(world: &World, budget: &Value) {
 }
 
 /// A call costs two dollars at most: the model's answers have 2,000 tokens. `chat` is the same model on the other wire.
-fn priced(replies: impl IntoIterator<Item = Reply>) -> World {
+pub(crate) fn priced(replies: impl IntoIterator<Item = Reply>) -> World {
     priced_in(World::new(replies))
 }
 
-fn priced_in(world: World) -> World {
+pub(crate) fn priced_in(world: World) -> World {
     let path = world.path("home/.quipu/models.json");
     let mut file: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     let models = file["providers"]["testing"]["models"].as_array_mut().unwrap();
@@ -32,17 +32,17 @@ fn priced_in(world: World) -> World {
     world
 }
 
-fn tokens(count: u64) -> Answer {
+pub(crate) fn tokens(count: u64) -> Answer {
     Answer::new().text("Done.").usage(10, count, 0, 0)
 }
 
 /// Each costs a dollar.
-fn answers(count: usize) -> Vec<Reply> {
+pub(crate) fn answers(count: usize) -> Vec<Reply> {
     vec![tokens(1_000).reply(); count]
 }
 
 /// What the requests allowed each answer, in order.
-fn allowed(world: &World) -> Vec<u64> {
+pub(crate) fn allowed(world: &World) -> Vec<u64> {
     let limit = |request: Value| {
         let said =
             ["max_tokens", "max_completion_tokens"].into_iter().find_map(|name| request[name].as_u64());

@@ -9,6 +9,8 @@ mod active_memory;
 #[cfg(test)]
 mod activity;
 #[cfg(test)]
+mod agent_budget;
+#[cfg(test)]
 mod agent_hooks;
 #[cfg(test)]
 mod agent_worktrees;

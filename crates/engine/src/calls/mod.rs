@@ -1,5 +1,6 @@
 //! One model call as an effect: recorded, then sent, then reported.
 
+mod account_money;
 pub(crate) mod bodies;
 mod book;
 mod content_size;
@@ -32,6 +33,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+pub use self::account_money::{AccountBudget, AccountUse, Accounts, account_use};
 use self::bodies::Bodies;
 pub(crate) use self::content_size::ContentSize;
 pub(crate) use self::hooked::{ChangePayload, ChangedPayload, HookedCall};
@@ -284,6 +286,7 @@ impl Caller {
                 Ok(CallResult { end, record, money: CallMoney { assumed, refused } })
             }
             Err(outcome) => {
+                self.settle_accounts(None).await;
                 // The calls of a summary before it become a node.
                 if !asking.is_summary {
                     self.release(0).await;

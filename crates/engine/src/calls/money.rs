@@ -14,13 +14,14 @@ use quipu_providers::{CallEnd, Charge, MostTokens, Provider};
 use quipu_store::{Commit, Graph, Op, Reservation, ReserveId, ReserveRequest, StoreError};
 use tokio::time::Instant;
 
+use super::account_money::{AccountAmount, Accounts, Allowance, HeldAmount, UsedAmounts};
 use super::book::RunBook;
 use super::{CallJob, Caller};
 use crate::clock::fresh_id;
 use quipu_machine::{MachineInput, RunMoney};
 
 /// Tokens of an answer below which a request is not lowered.
-const LEAST: u64 = 1_024;
+pub(super) const LEAST: u64 = 1_024;
 /// How long a call waits for what others have reserved.
 const WAIT: Duration = Duration::from_secs(30);
 /// How long a reservation lasts without renewal.
@@ -40,6 +41,8 @@ pub(crate) struct Purse {
     measured: Mutex<Option<InputCount>>,
     /// What all calls of the session may cost in a day, where it is for a purpose with an amount.
     pub(super) amount: Mutex<Option<PurposeAmount>>,
+    /// Of whose budgets its calls are.
+    pub(super) accounts: Option<Arc<dyn Accounts>>,
     /// What the calls of the run may cost together.
     pub(crate) book: RunBook,
     /// For a call beside the session's own: what the run that pays holds back for it.
@@ -67,6 +70,8 @@ pub(super) struct Reservations {
     pub(super) current: Option<ReserveId>,
     /// The same, of the amount of its purpose.
     pub(super) purpose: Option<ReserveId>,
+    /// For the call under way, of accounts.
+    pub(super) accounts: Vec<HeldAmount>,
     /// For calls that are over, and whose nodes are not in the store yet; what they may have cost besides what those tell.
     over: Vec<(ReserveId, i64)>,
     /// Of the day that began then: the cost of calls that is not in the other store yet.
@@ -109,17 +114,31 @@ pub(crate) struct Stake {
 }
 
 impl Stake {
+    /// Tokens that these attempts used, where the server said nothing else: at most.
+    pub(super) fn tokens(&self, charges: &[Charge]) -> i64 {
+        let of = |charge: &Charge| match charge {
+            Charge::Nothing => 0,
+            Charge::Told(usage) => used(usage),
+            Charge::AtLeast(usage) => {
+                let sent = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+                let input = if sent > 0 { sent } else { self.most.input };
+                used(usage).max(whole(input.saturating_add(self.most.output)))
+            }
+        };
+        charges.iter().map(of).fold(0, i64::saturating_add)
+    }
+
     /// What an attempt may cost, in billionths of a US dollar.
     pub(super) fn amount(&self) -> i64 {
         self.amount
     }
 
-    fn price(&self) -> Price<'_> {
+    pub(super) fn price(&self) -> Price<'_> {
         Price { model: &self.model, most: self.most }
     }
 
     /// What was charged for these attempts at most.
-    fn charged(&self, charges: &[Charge]) -> i64 {
+    pub(super) fn charged(&self, charges: &[Charge]) -> i64 {
         charges.iter().map(|charge| self.of(charge)).fold(0, i64::saturating_add)
     }
 
@@ -160,11 +179,11 @@ impl Price<'_> {
         nano(self.most.price(self.model, output))
     }
 
-    fn full(&self) -> i64 {
+    pub(super) fn full(&self) -> i64 {
         self.with(self.most.output)
     }
 
-    fn least(&self) -> i64 {
+    pub(super) fn least(&self) -> i64 {
         self.with(self.most.output.min(LEAST))
     }
 
@@ -180,15 +199,21 @@ impl Price<'_> {
 }
 
 impl Purse {
-    pub(crate) fn new(daily: Option<f64>, wait: Option<Duration>, ledger: Option<Arc<dyn Graph>>) -> Self {
+    pub(crate) fn new(
+        daily: Option<f64>,
+        wait: Option<Duration>,
+        ledger: Option<Arc<dyn Graph>>,
+        accounts: Option<Arc<dyn Accounts>>,
+    ) -> Self {
         let (held, measured, book) = (Mutex::default(), Mutex::default(), RunBook::default());
         let (daily, wait, promised) = (Mutex::new(daily), wait.unwrap_or(WAIT), Mutex::default());
-        Self { daily, wait, ledger, held, measured, amount: Mutex::default(), book, promised }
+        Self { daily, wait, ledger, held, measured, amount: Mutex::default(), accounts, book, promised }
     }
 
     /// For calls beside those of the session: the same limits, and reservations of their own.
     pub(crate) fn beside(&self) -> Self {
-        let beside = Self::new(self.daily(), Some(self.wait), self.ledger.clone());
+        let (ledger, accounts) = (self.ledger.clone(), self.accounts.clone());
+        let beside = Self::new(self.daily(), Some(self.wait), ledger, accounts);
         locked(&beside.held).missed = locked(&self.held).missed;
         beside
     }
@@ -316,10 +341,11 @@ impl Caller {
     /// `None`: nothing limits it, or it costs nothing.
     pub(crate) async fn reserve(&self, order: &mut CallJob) -> Result<Option<Stake>, Outcome> {
         let made = order.made();
-        let run = order.money.map(|money| RunMoney { left: money.left - made, ..money });
-        let daily = self.purse.daily();
-        let of_purpose = self.amount_of(order);
-        if run.is_none() && daily.is_none() && of_purpose.is_none() {
+        let mut run = order.money.map(|money| RunMoney { left: money.left - made, ..money });
+        let mut daily = self.purse.daily();
+        let mut of_purpose = self.amount_of(order);
+        let accounts = self.purse.account_amounts();
+        if run.is_none() && daily.is_none() && of_purpose.is_none() && accounts.is_empty() {
             return Ok(None);
         }
         if let Some(budget) = daily {
@@ -331,7 +357,15 @@ impl Caller {
         let provider = self.provider();
         let request = order.request.clone();
         if !request.model.cost.are_known() {
-            return if provider.is_local() { Ok(None) } else { Err(unpriced(&request.model)) };
+            let counts_money = run.is_some() || daily.is_some() || of_purpose.is_some();
+            if !provider.is_local() && (counts_money || accounts.iter().any(AccountAmount::is_money)) {
+                return Err(unpriced(&request.model));
+            }
+            // It costs nothing, and uses tokens.
+            (run, daily, of_purpose) = (None, None, None);
+            if accounts.is_empty() {
+                return Ok(None);
+            }
         }
         let Some(body) = body_of(order, &*provider) else { return Ok(None) };
         let price = Price { model: &request.model, most: self.purse.most(&request, &body) };
@@ -367,9 +401,10 @@ impl Caller {
             let wanted = WantedAmount { full: amount, least: price.least().min(amount), made: nano(made) };
             amount = self.reserve_of_purpose(order, of, wanted).await?;
         }
+        let Allowance { amount, output } = self.reserve_of_accounts(order, &price, amount, &accounts).await?;
         let mut most = price.most;
-        if amount < price.full() {
-            most = self.lower(order, &price, amount, &*provider).await?;
+        if amount < price.full() || output < most.output {
+            most = self.lower(order, &price, Allowance { amount, output }, &*provider).await?;
         }
         Ok(Some(Stake { model: request.model.clone(), most, amount }))
     }
@@ -382,6 +417,7 @@ impl Caller {
         charges: &[Charge],
     ) -> Result<(), Outcome> {
         let (price, amount, charged) = (stake.price(), stake.amount, stake.charged(charges));
+        self.reserve_of_accounts_again(order, stake, charges).await?;
         if charged == 0 {
             return Ok(());
         }
@@ -497,10 +533,12 @@ impl Caller {
         &self,
         order: &mut CallJob,
         price: &Price<'_>,
-        amount: i64,
+        allowed: Allowance,
         provider: &dyn Provider,
     ) -> Result<MostTokens, Outcome> {
-        let output = price.output_for(amount);
+        let amount = allowed.amount;
+        let is_cheap = amount >= price.full();
+        let output = if is_cheap { allowed.output } else { price.output_for(amount).min(allowed.output) };
         let request = &*order.request;
         if order.hooked.as_ref().is_some_and(|hooked| hooked.change.is_none()) {
             let text =
@@ -518,15 +556,16 @@ impl Caller {
             None => provider.encode(&request).map_err(Outcome::Failed)?,
         };
         let most = self.purse.most(&request, &body);
-        if (Price { model: price.model, most }).full() > amount {
+        if (Price { model: price.model, most }).full() > amount || most.output > allowed.output {
             let text = format!(
                 "could not limit the answer to {output} tokens: a setting of the model fixes its length"
             );
             return Err(Outcome::Failed(ModelError::new(ModelErrorKind::InvalidRequest, text)));
         }
         let text = format!(
-            "the answer is limited to {output} tokens instead of {} to stay within the cost limit",
-            price.most.output
+            "the answer is limited to {output} tokens instead of {} to stay within the {}",
+            price.most.output,
+            if is_cheap { "daily budget of tokens" } else { "cost limit" }
         );
         self.tell(order, text).await;
         Ok(most)
@@ -547,7 +586,8 @@ impl Caller {
     pub(crate) async fn keep_reserved(&self) {
         let ids: Vec<ReserveId> = {
             let held = locked(&self.purse.held);
-            held.current.iter().chain(&held.purpose).cloned().collect()
+            let accounts = held.accounts.iter().map(|account| &account.id);
+            held.current.iter().chain(&held.purpose).chain(accounts).cloned().collect()
         };
         if ids.is_empty() {
             return std::future::pending().await;
@@ -576,6 +616,16 @@ impl Caller {
         };
         let reported = nano(end.message.usage.cost.total);
         let assumed = charged.saturating_sub(reported).max(0);
+        let tokens = match stake.filter(|_| record.is_some()) {
+            Some(stake) if end.charges.is_empty() => stake.tokens(&[charge_of(end)]),
+            Some(stake) => stake.tokens(&end.charges),
+            None => 0,
+        };
+        let used = UsedAmounts {
+            dollars: reported.saturating_add(assumed),
+            tokens: tokens.max(used(&end.message.usage)),
+        };
+        self.settle_accounts(Some(used)).await;
         if stake.is_some() && !order.is_summary {
             self.purse.book.own_cost(reported.saturating_add(assumed));
         }
@@ -675,6 +725,16 @@ fn untold(assumed: i64) -> String {
     )
 }
 
+/// Tokens that a call used.
+fn used(usage: &Usage) -> i64 {
+    let all = [usage.input, usage.output, usage.cache_read, usage.cache_write];
+    whole(all.into_iter().fold(0, u64::saturating_add))
+}
+
+pub(super) fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 #[expect(clippy::cast_possible_truncation, reason = "clamped; what is no number becomes 0")]
 pub(crate) fn nano(dollars: f64) -> i64 {
     (dollars * 1e9).ceil().clamp(0.0, 1e18) as i64
@@ -685,9 +745,13 @@ pub(crate) fn floor_nano(dollars: f64) -> i64 {
     (dollars * 1e9).round().clamp(0.0, 1e18) as i64
 }
 
-#[expect(clippy::cast_precision_loss, reason = "amounts are far below 2^52")]
 pub(crate) fn in_dollars(nano: i64) -> f64 {
-    nano as f64 / 1e9
+    number(nano) / 1e9
+}
+
+#[expect(clippy::cast_precision_loss, reason = "amounts are far below 2^52")]
+pub(super) fn number(amount: i64) -> f64 {
+    amount as f64
 }
 
 pub(super) fn dollars(nano: i64) -> String {

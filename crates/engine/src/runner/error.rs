@@ -81,6 +81,7 @@ fn limit_name(limit: &Limit) -> String {
         Limit::Cost(dollars) => format!("its budget of ${dollars}"),
         Limit::Daily { spent, budget } => format!("today's budget: ${spent:.2} of ${budget} spent"),
         Limit::Turns(turns) => format!("the {turns} turns of the run"),
+        Limit::Account(limit) => limit.to_string(),
     }
 }
 

@@ -247,6 +247,7 @@ impl Caller {
             Outcome::Limit(Limit::Daily { spent, budget }) => {
                 SummaryFailure::Final(format!("${spent:.2} of today's budget of ${budget} is spent"))
             }
+            Outcome::Limit(Limit::Account(limit)) => SummaryFailure::Final(limit.to_string()),
             Outcome::Limit(Limit::Cost(_)) => SummaryFailure::Final("the run's cost limit is reached".into()),
             Outcome::Failed(error) => SummaryFailure::Final(error.message),
             Outcome::Aborted => SummaryFailure::Stopped,

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use quipu::protocol::{Command, Limit, Model, Outcome, Prices};
+use quipu::protocol::{AccountLimit, BudgetHolder, BudgetUnit, Command, Limit, Model, Outcome, Prices};
 use quipu::store::{Graph, SqliteStore, Upkeep};
-use quipu::{ChildRequest, Clock, Engine, Limits, RunnerPurpose, SessionOptions};
+use quipu::{
+    AccountBudget, AccountUse, Accounts, AgentDefinition, AgentLimits, AgentSettings, ChildRequest, Clock,
+    Engine, Limits, RunnerPurpose, SessionOptions, account_use,
+};
 use serde_json::json;
 
 use crate::support::*;
@@ -208,5 +211,154 @@ async fn child_sessions_of_two_engines_share_the_amount_of_a_purpose() {
     assert_eq!(looks_up(&other, None).await, Outcome::Limit(Limit::Cost(1.6)));
     assert_eq!(world.fake.bodies().len(), 2);
     drop(other);
+    world.check().await;
+}
+
+fn account(name: &str, dollars: Option<f64>, tokens: Option<u64>) -> AccountBudget {
+    AccountBudget { holder: BudgetHolder::Agent, name: name.into(), dollars, tokens }
+}
+
+fn of_account(world: &World, budget: &AccountBudget) -> SessionOptions {
+    SessionOptions { accounts: Some(Arc::new(vec![budget.clone()])), ..world.options() }
+}
+
+fn limit(outcome: Option<Outcome>) -> AccountLimit {
+    match outcome {
+        Some(Outcome::Limit(Limit::Account(limit))) => limit,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn account_is_shared_by_sessions_until_the_next_day() {
+    let (world, clock) = world();
+    world.fake.push([costs(0.25, "one"), costs(0.25, "two"), costs(0.125, "other"), costs(0.5, "nobody's")]);
+    let ops = account("ops", Some(0.5), None);
+    let first = world.create_with(of_account(&world, &ops)).await;
+    let second = world.create_with(of_account(&world, &ops)).await;
+    assert_eq!(first.run("go").await, Outcome::Done);
+    assert_eq!(second.run("go").await, Outcome::Done);
+    let reached = limit(Some(first.run("more").await));
+    let (holder, name, unit) = (BudgetHolder::Agent, "ops".to_owned(), BudgetUnit::Dollars);
+    let resets = NOON + 6 * HOUR;
+    assert_eq!(reached, AccountLimit { holder, name, unit, spent: 0.5, budget: 0.5, resets });
+    // Nobody else is in its way.
+    let other = world.create_with(of_account(&world, &account("main", Some(0.5), None))).await;
+    assert_eq!(other.run("go").await, Outcome::Done);
+    let nobody = world.create().await;
+    assert_eq!(nobody.run("go").await, Outcome::Done);
+    assert_eq!(world.fake.bodies().len(), 4, "what does not fit is not sent");
+    let used = async |budget| account_use(&*world.store, &*clock, budget).await.unwrap();
+    assert_eq!(used(&ops).await, AccountUse { dollars: 0.5, tokens: 0 });
+    // One that keeps nothing itself.
+    let memory = Arc::new(SqliteStore::in_memory().unwrap());
+    let engine = engine_over(memory, world.cwd().as_path()).with_clock(clock.clone());
+    let ledger: Arc<dyn Graph> = world.store.clone();
+    let options = SessionOptions { ledger: Some(ledger), ..of_account(&world, &ops) };
+    let live = LiveSession::of(engine.create(options).await.unwrap()).await;
+    assert_eq!(limit(Some(live.run("go").await)).spent, 0.5);
+    live.finish().await;
+    clock.0.store(NOON + 6 * HOUR, Ordering::SeqCst);
+    first.session.send(Command::Continue).await.unwrap();
+    first.settled(3).await;
+    assert_eq!(first.outcomes().pop(), Some(Outcome::Done), "it begins anew");
+    assert_eq!(used(&ops).await, AccountUse::default());
+    for live in [first, second, other, nobody] {
+        live.finish().await;
+    }
+    world.check().await;
+}
+
+#[tokio::test]
+async fn account_counts_tokens_of_models_without_a_price() {
+    let (world, _) = world();
+    world.fake.push([1, 2].map(|_| Reply { input: 60_000, ..say("so") }));
+    let budget = account("ops", None, Some(100_000));
+    let live = world.create_with(of_account(&world, &budget)).await;
+    assert_eq!(live.run("go").await, Outcome::Done);
+    assert_eq!(live.run("go").await, Outcome::Done, "something is left");
+    let reached = limit(Some(live.run("go").await));
+    assert_eq!((reached.unit, reached.spent, reached.budget), (BudgetUnit::Tokens, 120_002.0, 100_000.0));
+    assert_eq!(world.fake.bodies().len(), 2);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn account_counts_calls_of_sub_agents() {
+    let (world, _) = world();
+    world.fake.push([call(&[("task", json!({ "prompt": "Look." }))]), costs(0.5, "Looked.")]);
+    let agent =
+        AgentDefinition { name: "helper".into(), description: "Helps.".into(), ..AgentDefinition::default() };
+    let agents = AgentSettings { agents: vec![agent], limits: AgentLimits::default(), worktrees: None };
+    let options = of_account(&world, &account("ops", Some(0.5), None));
+    let live = world.create_with(SessionOptions { agents: Some(Arc::new(agents)), ..options }).await;
+    assert_eq!(limit(Some(live.run("go").await)).spent, 0.5);
+    assert_eq!(world.fake.bodies().len(), 2);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn calls_of_two_engines_share_an_account() {
+    let gate = Gate::new();
+    let held = Reply { before: Some(gate.clone()), ..costs(0.5, "one") };
+    let world = World::with([held, costs(0.5, "two")]);
+    // A thousand tokens cost a dollar, so a call may cost 1.024.
+    let cost = Prices { output: 1_000.0, ..Prices::default() };
+    let model = Arc::new(Model { max_tokens: 1_024, cost, ..(*model()).clone() });
+    let budget = AccountBudget { holder: BudgetHolder::Job, ..account("a/b", Some(1.6), None) };
+    let run = async |engine: &Engine, wait: Option<Duration>| {
+        let limits = Limits { wait, ..Limits::default() };
+        let options = SessionOptions { limits, model: model.clone(), ..of_account(&world, &budget) };
+        let live = LiveSession::of(engine.create(options).await.unwrap()).await;
+        let outcome = live.run("go").await;
+        live.finish().await;
+        outcome
+    };
+    let other = engine_over(open_store(world.dir.path()), world.dir.path());
+    let second = async {
+        gate.reached().await;
+        let outcome = run(&other, Some(Duration::from_millis(300))).await;
+        assert_eq!(world.fake.bodies().len(), 1, "what the first one may cost is reserved");
+        gate.open();
+        outcome
+    };
+    let (first, second) = futures_util::future::join(run(&world.engine, None), second).await;
+    assert_eq!(first, Outcome::Done);
+    let second = limit(Some(second));
+    assert_eq!((second.holder, &*second.name, second.spent), (BudgetHolder::Job, "a/b", 0.0));
+    // What the first one cost leaves room for one more, and not for two.
+    assert_eq!(run(&other, None).await, Outcome::Done);
+    assert_eq!(limit(Some(run(&other, None).await)).spent, 1.0);
+    assert_eq!(world.fake.bodies().len(), 2);
+    drop(other);
+    world.check().await;
+}
+
+/// A budget that is changed while sessions are open.
+struct Changing(std::sync::Mutex<Vec<AccountBudget>>);
+
+impl Accounts for Changing {
+    fn budgets(&self) -> Vec<AccountBudget> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[tokio::test]
+async fn account_is_asked_for_its_budget_before_each_call() {
+    let (world, _) = world();
+    world.fake.push([costs(0.5, "one"), costs(0.5, "two")]);
+    let accounts = Arc::new(Changing(vec![account("ops", Some(0.5), None)].into()));
+    let live =
+        world.create_with(SessionOptions { accounts: Some(accounts.clone()), ..world.options() }).await;
+    assert_eq!(live.run("go").await, Outcome::Done);
+    assert_eq!(limit(Some(live.run("go").await)).budget, 0.5);
+    *accounts.0.lock().unwrap() = vec![account("ops", Some(0.75), None)];
+    live.session.send(Command::Continue).await.unwrap();
+    live.settled(3).await;
+    assert_eq!(live.outcomes().pop(), Some(Outcome::Done));
+    assert_eq!(limit(Some(live.run("go").await)).spent, 1.0);
+    live.finish().await;
     world.check().await;
 }

@@ -234,6 +234,9 @@ impl ReadModel for FailingStore {
     fn assumed(&self, since: i64, now: i64) -> Fut<'_, f64> {
         self.inner.assumed(since, now)
     }
+    fn spent_of<'a>(&'a self, account: &'a str, since: i64, now: i64) -> Fut<'a, i64> {
+        self.inner.spent_of(account, since, now)
+    }
     fn usage(
         &self,
         query: quipu_store::UsageQuery,

@@ -46,7 +46,7 @@ pub use self::keep::{FileChange, SettingError, SettingsFile, StoredSetting, set_
 use self::layer::Layer;
 pub use self::layer::{Problem, ProblemKind, Source};
 pub use self::messages::{QueueConfig, ResetCause, ResetConfig};
-pub use self::named_agents::NamedAgent;
+pub use self::named_agents::{AgentBudget, NamedAgent};
 pub(crate) use self::project::{Decision, ask_project_hooks, content_of, is_accepted, project_root};
 pub use self::project::{project_settings_path, project_to_trust, trust_project};
 pub use self::publish::{settings_schema, settings_table};

@@ -17,7 +17,7 @@ const ID: usize = 64;
 pub(super) const EVERY: &str = "*";
 
 /// What is set for an agent.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct NamedAgent {
     /// The model of its new sessions: `provider/id`, or a part of a name.
     pub model: Option<String>,
@@ -25,8 +25,19 @@ pub struct NamedAgent {
     pub workspace: Option<String>,
     /// What narrows its tools.
     pub tools: Option<ToolPolicy>,
+    /// What all of its sessions may use in a day.
+    pub budget: AgentBudget,
     /// When it looks after things by itself, as it is written; none where it does not.
     pub heartbeat: Option<Value>,
+}
+
+/// What an agent may use in one calendar day.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct AgentBudget {
+    /// US dollars; `None` for no limit.
+    pub daily: Option<f64>,
+    /// Tokens; `None` for no limit.
+    pub daily_tokens: Option<u64>,
 }
 
 /// The values that were checked.
@@ -35,7 +46,12 @@ pub(super) fn of(value: Option<&Value>) -> BTreeMap<String, NamedAgent> {
     let agents = agents.map(|(id, agent)| {
         let text = |name: &str| agent[name].as_str().map(str::to_owned);
         let (tools, heartbeat) = (agent.get("tools").map(policy_of), agent.get("heartbeat").cloned());
-        (id.clone(), NamedAgent { model: text("model"), workspace: text("workspace"), tools, heartbeat })
+        let budget = AgentBudget {
+            daily: agent["budget"]["daily"].as_f64(),
+            daily_tokens: agent["budget"]["dailyTokens"].as_u64(),
+        };
+        let (model, workspace) = (text("model"), text("workspace"));
+        (id.clone(), NamedAgent { model, workspace, tools, budget, heartbeat })
     });
     agents.collect()
 }
@@ -45,20 +61,36 @@ pub(super) fn named<'a>(agents: &'a BTreeMap<String, NamedAgent>, id: &str) -> O
     agents.get(id).or_else(|| agents.get(EVERY))
 }
 
-/// Agents with ids that keys of conversations can have. One that cannot be read gets no tools.
+/// What stands for agents that cannot be read: no tools, and nothing to spend.
+pub(super) fn closed() -> Value {
+    json!({ "tools": { "deny": ["*"] }, "budget": { "daily": 0 } })
+}
+
+/// Whether a budget can be read.
+fn is_budget(value: &Value) -> bool {
+    value.as_object().is_some_and(|members| {
+        members.iter().all(|(member, value)| match member.as_str() {
+            "daily" => value.as_f64().is_some_and(|dollars| dollars >= 0.0),
+            "dailyTokens" => value.as_u64().is_some(),
+            _ => false,
+        })
+    })
+}
+
+/// Agents with ids that keys of conversations can have. One that cannot be read gets no tools and calls no model.
 pub(super) fn check(name: &str, agents: &Map<String, Value>) -> (Map<String, Value>, Vec<String>) {
     let (mut good, mut problems) = (Map::new(), Vec::new());
-    let closed = || json!({ "tools": { "deny": ["*"] } });
     for (id, agent) in agents {
         let shown: String = id.chars().filter(|letter| !letter.is_control()).take(ID).collect();
         if good.len() == AGENTS {
-            problems.push(format!("{name} can name {AGENTS} agents; the others get no tools"));
+            problems
+                .push(format!("{name} can name {AGENTS} agents; the others get no tools and call no model"));
             good.insert(EVERY.to_owned(), closed());
             break;
         }
         let Some(members) = agent.as_object().filter(|_| is_id(id)) else {
             problems.push(format!(
-                "{name}.{shown} is ignored: an id has 1 to {ID} of the letters a-z, digits, `_` and `-`, and its agent is an object; until it is corrected, agents without settings get no tools"
+                "{name}.{shown} is ignored: an id has 1 to {ID} of the letters a-z, digits, `_` and `-`, and its agent is an object; until it is corrected, agents without settings get no tools and call no model"
             ));
             good.insert(EVERY.to_owned(), closed());
             continue;
@@ -74,6 +106,16 @@ pub(super) fn check(name: &str, agents: &Map<String, Value>) -> (Map<String, Val
                     kept.insert(member.clone(), value);
                     continue;
                 }
+                "budget" => {
+                    let is_good = is_budget(value);
+                    if !is_good {
+                        problems.push(format!(
+                            "{name}.{shown}.budget must be an object with `daily` (US dollars, 0 or more) and `dailyTokens` (a whole number, 0 or more); until it is corrected, the agent calls no model"
+                        ));
+                    }
+                    kept.insert(member.clone(), if is_good { value.clone() } else { json!({ "daily": 0 }) });
+                    continue;
+                }
                 "heartbeat" => {
                     let (value, wrong) = heartbeat::check(&format!("{name}.{shown}.heartbeat"), value);
                     problems.extend(wrong);
@@ -87,7 +129,7 @@ pub(super) fn check(name: &str, agents: &Map<String, Value>) -> (Map<String, Val
             } else {
                 let member: String = member.chars().filter(|letter| !letter.is_control()).take(ID).collect();
                 problems.push(format!(
-                    "{name}.{shown}.{member} is ignored: an agent has a `model`, a `workspace` that is an absolute path or one below `~`, `tools` and a `heartbeat`"
+                    "{name}.{shown}.{member} is ignored: an agent has a `model`, a `workspace` that is an absolute path or one below `~`, `tools`, a `budget` and a `heartbeat`"
                 ));
             }
         }

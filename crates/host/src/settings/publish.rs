@@ -62,6 +62,10 @@ fn schema_of(key: &Key) -> Value {
                 "model": { "type": "string", "minLength": 1 },
                 "workspace": { "type": "string", "minLength": 1 },
                 "tools": agent_tools(),
+                "budget": { "type": "object", "additionalProperties": false, "properties": {
+                    "daily": { "type": "number", "minimum": 0 },
+                    "dailyTokens": { "type": "integer", "minimum": 0 },
+                } },
                 "heartbeat": super::heartbeat::schema(),
             },
         } }),

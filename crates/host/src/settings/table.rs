@@ -1031,7 +1031,7 @@ pub const KEYS: &[Key] = &[
         "{}",
         NextSession,
         SPENDING,
-        "`model`, `workspace`, `tools` and `heartbeat` of agents, by their ids",
+        "`model`, `workspace`, `tools`, `budget` and `heartbeat` of agents, by their ids",
     ),
     key(
         "session.reset.mode",

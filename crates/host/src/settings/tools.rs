@@ -97,8 +97,8 @@ pub(super) fn closed(
             (closed_members(), "no tools are offered by it until it is corrected")
         }
         "agents.byId" if value.is_none() => {
-            let agent = json!({ "tools": { "deny": ["*"] } });
-            (json!({ super::named_agents::EVERY: agent }), "agents get no tools until it is corrected")
+            let agents = json!({ super::named_agents::EVERY: super::named_agents::closed() });
+            (agents, "agents get no tools and call no model until it is corrected")
         }
         _ => return (value, problems),
     };

@@ -147,6 +147,8 @@ impl Takeover<'_> {
             cwd: cwd.to_owned(),
             model,
             budget: None,
+            daily_budget: None,
+            daily_tokens: None,
             max_turns: None,
             tools: None,
             by_model: false,

@@ -398,3 +398,66 @@ async fn tools_follow_the_sender_and_the_group() {
     assert!(told.contains("not in the allow list (tools.byGroup.irc:room.bySender.*)"), "{told}");
     assert!(!world.here().join("ran").exists());
 }
+
+/// Answers of this model cost a dollar for each thousand tokens, and have two thousand at most.
+fn priced(world: &World) {
+    let path = world.dir.path().canonicalize().unwrap().join("home/models.json");
+    let mut models: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let model = &mut models["providers"]["testing"]["models"][0];
+    model["maxTokens"] = 2_000.into();
+    model["cost"] = serde_json::json!({ "input": 0, "output": 1_000, "cacheRead": 0, "cacheWrite": 0 });
+    std::fs::write(path, models.to_string()).unwrap();
+}
+
+#[tokio::test]
+async fn conversations_of_an_agent_share_its_daily_budget() {
+    let world = World::new((0..6).map(|_| Answer::new().text("Done.").usage(10, 1_000, 0, 0).reply()));
+    priced(&world);
+    let agents = |ops: f64| {
+        serde_json::json!({ "byId": {
+            "ops": { "budget": { "daily": ops } },
+            "small": { "budget": { "dailyTokens": 2_500 } },
+            "broken": { "budget": { "daily": "much" } },
+        } })
+    };
+    set(&world, "agents", agents(2.5));
+    let run = |key: &'static str| {
+        let world = &world;
+        async move {
+            let work = |conversations: Conversations, _| async move {
+                conversations.run(request(key, "go", BusyMode::Steer)).await.unwrap().outcome.clone()
+            };
+            // Each time as another process does.
+            world.serve(None, 0, work).await
+        }
+    };
+    let limit = |outcome: Outcome| match outcome {
+        Outcome::Limit(quipu::protocol::Limit::Account(limit)) => limit,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(run("agent:ops:main").await, Outcome::Done);
+    assert_eq!(run("agent:ops:irc:group:room").await, Outcome::Done);
+    let over = limit(run("agent:ops:main").await);
+    assert_eq!((&*over.name, over.spent, over.budget), ("ops", 2.0, 2.5), "{over}");
+    let now = quipu::Clock::now(&quipu::SystemClock);
+    assert!(over.resets > now && over.resets <= now + 25 * 60 * 60 * 1000, "{over}");
+    // What the requests of the others hold beside their answers is not known to the token.
+    let over = limit(run("agent:small:main").await);
+    assert_eq!((over.unit, over.spent), (quipu::protocol::BudgetUnit::Tokens, 0.0), "{over}");
+    let over = limit(run("agent:broken:main").await);
+    assert_eq!((over.spent, over.budget), (0.0, 0.0), "what cannot be read is no budget");
+    assert_eq!(run("agent:main:main").await, Outcome::Done, "another agent");
+    assert_eq!(world.server.requests().len(), 3, "what does not fit is not sent");
+    // A higher one holds for sessions that are open.
+    let (world, agents) = (&world, &agents);
+    let work = |conversations: Conversations, _| async move {
+        let run = async || {
+            let ended = conversations.run(request("agent:ops:main", "go", BusyMode::Steer)).await;
+            ended.unwrap().outcome.clone()
+        };
+        assert_eq!(limit(run().await).budget, 2.5);
+        set(world, "agents", agents(9.0));
+        assert_eq!(run().await, Outcome::Done);
+    };
+    world.serve(None, 0, work).await;
+}

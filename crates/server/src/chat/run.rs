@@ -6,8 +6,8 @@ use http::StatusCode;
 use quipu::{Delivery, Events, Session};
 use quipu_host::{Failure, FailureKind, session_named};
 use quipu_protocol::{
-    Ack, Content, Delta, Ending, Event, Message, MessageId, Outcome, Refusal, SessionId, Setting, Usage,
-    UserInput,
+    Ack, Content, Delta, Ending, Event, Limit, Message, MessageId, Outcome, Refusal, SessionId, Setting,
+    Usage, UserInput,
 };
 use quipu_runtime::{
     AgentId, BorrowedConversation, DEFAULT_AGENT, DeskLease, SessionRequest, SessionSource as _,
@@ -134,6 +134,7 @@ async fn in_turn(
         model: named.or_else(|| agent.filter(|_| known.is_none()).and_then(|agent| agent.model.clone())),
         thinking: request.thinking,
         fork: None,
+        agent: request.key.as_ref().map(|key| key.agent().map_or(DEFAULT_AGENT, AgentId::as_str).to_owned()),
     };
     let lease = front.desk.lease(wanted).await.map_err(|failure| unopened(&failure))?;
     let conversation = borrowed.as_mut();
@@ -345,6 +346,9 @@ impl<'a> Conversation<'a> {
         let server = |status, code, message: &str| Err(ApiError::new(status, code, message));
         let finish = match outcome {
             Some(Outcome::Done) => Finish::Stop,
+            Some(Outcome::Limit(Limit::Account(limit))) => {
+                return server(StatusCode::TOO_MANY_REQUESTS, "daily_budget", &limit.to_string());
+            }
             Some(Outcome::Limit(_)) => Finish::Length,
             Some(Outcome::Aborted) | None => {
                 return server(StatusCode::INTERNAL_SERVER_ERROR, "aborted", "the run was aborted");

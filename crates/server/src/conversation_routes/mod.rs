@@ -12,7 +12,7 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Frame, Incoming};
 use quipu_outbound::Acknowledgement;
-use quipu_protocol::{ItemId, Outcome};
+use quipu_protocol::{ItemId, Limit, Outcome};
 use quipu_runtime::{Acceptance, QueueSettings, Run, RunEvent, SessionKey, WakeOutcome};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
@@ -146,6 +146,7 @@ async fn follow(front: &Front, conversation: SessionKey, mut run: Run) {
                     _ if outcome.timed_out => ("timedOut", None),
                     Outcome::Done => ("done", None),
                     Outcome::Aborted => ("aborted", None),
+                    Outcome::Limit(Limit::Account(limit)) => ("limit", Some(limit.to_string())),
                     Outcome::Limit(_) => ("limit", None),
                     Outcome::Failed(error) => ("failed", Some(error.message.clone())),
                     Outcome::StoreFailed(why) => ("storeFailed", Some(why.clone())),

@@ -87,7 +87,9 @@ pub(super) fn check_limits(commit: &Commit) -> Result<(), StoreError> {
                 }
                 within("the data of a step", step.data.as_ref().map_or(0, Vec::len), BLOB_LIMIT)?;
             }
-            Op::Renew { id, .. } | Op::Release { id, .. } => name("the name of a reservation", &id.0)?,
+            Op::Renew { id, .. } | Op::Release { id, .. } | Op::Spend { id, .. } => {
+                name("the name of a reservation", &id.0)?;
+            }
             Op::JumpPut { session, jump } => {
                 name("the name of a session", session.as_str())?;
                 name("the stage of a jump", &jump.stage)?;
@@ -381,6 +383,7 @@ fn operate(connection: &Connection, op: &Op) -> Outcome<()> {
         }
         Op::Renew { id, expires } => spend::renew(connection, id, *expires)?,
         Op::Release { id, charged } => spend::release(connection, id, *charged)?,
+        Op::Spend { id, amount } => spend::spend(connection, id, *amount)?,
         Op::JumpPut { session, jump } => {
             connection
                 .prepare_cached(

@@ -707,6 +707,11 @@ impl ReadModel for SqliteStore {
         Box::pin(self.read(move |connection| spend::assumed(connection, since, now)))
     }
 
+    fn spent_of<'a>(&'a self, account: &'a str, since: UnixMs, now: UnixMs) -> Fut<'a, i64> {
+        let account = account.to_owned();
+        Box::pin(self.read(move |connection| spend::spent_of(connection, &account, since, now)))
+    }
+
     fn usage(&self, query: UsageQuery) -> Fut<'_, IndexedAnswer<Vec<UsageSum>>> {
         Box::pin(self.read_activity(move |connection| activity::usage(connection, &query)))
     }

@@ -3,12 +3,15 @@
 //! stands here does not depend on where it was written.
 
 use quipu_protocol::UnixMs;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::costs::SLOT;
 use super::failure::Outcome;
 use super::index;
 use crate::{Reservation, ReserveId, ReserveRequest};
+
+/// What is counted of an account at most.
+const SPENT_LIMIT: i64 = 1_000_000_000_000_000_000;
 
 /// US dollars since then, the whole of its quarter hour included.
 pub(super) fn since(connection: &Connection, from: UnixMs) -> Outcome<f64> {
@@ -20,18 +23,30 @@ pub(super) fn since(connection: &Connection, from: UnixMs) -> Outcome<f64> {
 
 /// US dollars since then of calls that nobody holds anything for any more, and whose cost no node tells.
 pub(super) fn assumed(connection: &Connection, from: UnixMs, now: UnixMs) -> Outcome<f64> {
+    Ok(lost_or_spent(connection, "", from, now)? / 1e9)
+}
+
+/// What was spent of an account since then.
+pub(super) fn spent_of(connection: &Connection, account: &str, from: UnixMs, now: UnixMs) -> Outcome<i64> {
+    #[expect(clippy::cast_possible_truncation, reason = "clamped")]
+    Ok(lost_or_spent(connection, &format!("{account}/"), from, now)?.min(1e18) as i64)
+}
+
+/// What nobody holds any more.
+fn lost_or_spent(connection: &Connection, of: &str, from: UnixMs, now: UnixMs) -> Outcome<f64> {
     let known = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'quipu_reserve'";
     // A file of an older version that cannot be written has none.
     let has_table: bool = connection.prepare_cached(known)?.query_row([], |row| row.get(0))?;
     if !has_table {
         return Ok(0.0);
     }
-    let assumed: f64 = connection
+    let amount = connection
         .prepare_cached(
-            "SELECT total(amount) FROM quipu_reserve WHERE at >= ?1 AND expires <= ?2 AND instr(id, '/') = 0",
+            "SELECT total(amount) FROM quipu_reserve \
+             WHERE at >= ?1 AND expires <= ?2 AND substr(id, 1, instr(id, '/')) = ?3",
         )?
-        .query_row([from, now], |row| row.get(0))?;
-    Ok(assumed / 1e9)
+        .query_row(params![from, now, of], |row| row.get(0))?;
+    Ok(amount)
 }
 
 /// Nodes that are indexed at a time before what they cost is known.
@@ -89,6 +104,25 @@ pub(super) fn renew(connection: &Connection, id: &ReserveId, expires: UnixMs) ->
     connection
         .prepare_cached("UPDATE quipu_reserve SET expires = ?2 WHERE id = ?1")?
         .execute(params![id.0, expires])?;
+    Ok(())
+}
+
+/// The call is over, and so much was spent of its account. An account has a row for each quarter hour, of which days consist.
+pub(super) fn spend(connection: &Connection, id: &ReserveId, amount: i64) -> Outcome<()> {
+    let at: Option<i64> = connection
+        .prepare_cached("DELETE FROM quipu_reserve WHERE id = ?1 RETURNING at")?
+        .query_row([&id.0], |row| row.get(0))
+        .optional()?;
+    let (Some(at), Some(account)) = (at, id.purpose()) else { return Ok(()) };
+    if amount > 0 {
+        let slot = at.div_euclid(SLOT);
+        connection
+            .prepare_cached(
+                "INSERT INTO quipu_reserve (id, at, expires, amount) VALUES (?1, ?2, ?3, ?4) \
+                 ON CONFLICT (id) DO UPDATE SET amount = min(amount + excluded.amount, 1000000000000000000)",
+            )?
+            .execute(params![format!("{account}={slot}"), slot * SLOT, i64::MIN, amount.min(SPENT_LIMIT)])?;
+    }
     Ok(())
 }
 

@@ -145,6 +145,13 @@ impl Tables {
             Op::Renew { id, expires } => {
                 self.reserved.entry(id.0).and_modify(|(_, until, _)| *until = expires);
             }
+            Op::Spend { id, amount } => {
+                if let (Some((at, ..)), Some(account)) = (self.reserved.remove(&id.0), id.purpose()) {
+                    let slot = at.div_euclid(900_000);
+                    let row = self.reserved.entry(format!("{account}={slot}"));
+                    row.or_insert((slot * 900_000, i64::MIN, 0)).2 += amount;
+                }
+            }
             Op::Release { id, charged: 0 } => drop(self.reserved.remove(&id.0)),
             Op::Release { id, charged } => {
                 self.reserved

@@ -245,6 +245,54 @@ async fn reservations_of_a_purpose_stand_beside_those_of_the_day() {
 }
 
 #[tokio::test]
+async fn account_keeps_what_its_calls_used_until_the_next_day() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let (one, two) = (open(&path), open(&path));
+    let now = START + 10;
+    let of = |account: &str, id: &str, now: i64| {
+        let id = ReserveId::of_purpose(account, id);
+        ReserveRequest { limit: 3 * DOLLAR, ..ask(&id.0, now) }
+    };
+    let said = async |store: &SqliteStore, ask: ReserveRequest| {
+        let Reservation { granted, spent, others } = store.reserve(ask).await.unwrap();
+        (granted.map(|granted| granted / DOLLAR), spent / DOLLAR, others / DOLLAR)
+    };
+    let spend = |id: &str, amount: i64| op(Op::Spend { id: ReserveId(id.into()), amount });
+    assert_eq!(said(&one, of("agent:ops", "a", now)).await, (Some(2), 0, 0));
+    assert_eq!(said(&two, of("agent:ops", "b", now)).await, (None, 0, 2), "another process");
+    assert_eq!(said(&two, of("agent:main", "c", now)).await, (Some(2), 0, 0), "another account");
+    one.commit(spend("agent:ops/a", DOLLAR)).await.unwrap();
+    // Once.
+    one.commit(spend("agent:ops/a", DOLLAR)).await.unwrap();
+    assert_eq!(said(&two, of("agent:ops", "b", now)).await, (Some(2), 1, 0));
+    two.commit(spend("agent:ops/b", 0)).await.unwrap();
+    for nth in 0..50 {
+        said(&two, ReserveRequest { full: 1, least: 1, ..of("agent:ops", &nth.to_string(), now + nth) })
+            .await;
+        two.commit(spend(&format!("agent:ops/{nth}"), DOLLAR / 50)).await.unwrap();
+    }
+    drop(one);
+    let later = now + 2 * QUARTER;
+    // The process that asked for it is gone.
+    assert_eq!(said(&two, ReserveRequest { full: 1, least: 1, ..of("agent:ops", "d", later) }).await.1, 2);
+    assert_eq!(two.spent_of("agent:ops", START, later + 99).await.unwrap(), 2 * DOLLAR);
+    assert_eq!(two.spent_of("agent:ops", START, later + 100).await.unwrap(), 2 * DOLLAR + 1);
+    assert_eq!(two.spent_of("agent", START, later + 100).await.unwrap(), 0);
+    // Many calls of a quarter hour are one row.
+    let rows = rusqlite::Connection::open(&path).unwrap();
+    let count =
+        || rows.query_row("SELECT count(*) FROM quipu_reserve", [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(count(), 3, "what is spent, what is lost, and that of the other account");
+    assert_eq!(two.assumed(START, later).await.unwrap(), 0.0, "the day has its own");
+    assert_eq!(two.check().await.unwrap().problems, []);
+    let since = START + 24 * 4 * QUARTER;
+    let tomorrow = ReserveRequest { since, ..of("agent:ops", "e", since + 1) };
+    assert_eq!(said(&two, tomorrow).await, (Some(2), 0, 0));
+    assert_eq!(count(), 1, "what is over is forgotten");
+}
+
+#[tokio::test]
 async fn expired_reservation_counts_as_spent_for_the_day() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");

@@ -88,6 +88,9 @@ pub fn outcome(outcome: &Outcome, columns: usize, theme: &Theme) -> Vec<Line> {
             format!("Stopped: spent {} today, the limit is {}.", dollars(*spent), dollars(*budget)),
             "Raise `budget.daily` in the settings, or continue tomorrow.",
         ),
+        Outcome::Limit(Limit::Account(limit)) => {
+            (format!("Stopped: {limit}."), "Raise the budget, or continue tomorrow.")
+        }
         Outcome::StoreFailed(why) => (
             format!("A step could not be saved, so the run stopped: {why}"),
             "Free disk space or repair the store, then send it again.",

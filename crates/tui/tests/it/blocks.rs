@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quipu_protocol::{
-    Answer, Ask, AskKind, Compaction, CompactionReason, CompactionResult, Content, Cost, ImageContent, Json,
-    Limit, ModelError, ModelErrorKind, NodeId, Notice, Outcome, Permission, QueuedItem, Scope,
-    ToolResultMessage, Usage,
+    AccountLimit, Answer, Ask, AskKind, BudgetHolder, BudgetUnit, Compaction, CompactionReason,
+    CompactionResult, Content, Cost, ImageContent, Json, Limit, ModelError, ModelErrorKind, NodeId, Notice,
+    Outcome, Permission, QueuedItem, Scope, ToolResultMessage, Usage,
 };
 use quipu_tui::blocks::{self, AskView, ShellView, StatusView, ToolState, ToolView};
 use quipu_tui::{Color, Line, Style, Theme, markdown};
@@ -364,6 +364,14 @@ fn errors() {
             Outcome::Limit(Limit::Turns(20)),
             Outcome::Limit(Limit::Cost(0.5)),
             Outcome::Limit(Limit::Daily { spent: 10.25, budget: 10.0 }),
+            Outcome::Limit(Limit::Account(AccountLimit {
+                holder: BudgetHolder::Agent,
+                name: "ops".into(),
+                unit: BudgetUnit::Tokens,
+                spent: 900.0,
+                budget: 1_000.0,
+                resets: 0,
+            })),
             Outcome::StoreFailed("disk full".into()),
         ] {
             lines.extend(blocks::outcome(&outcome, columns, theme));

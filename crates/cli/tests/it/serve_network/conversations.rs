@@ -277,6 +277,40 @@ fn agent_of_a_conversation_has_its_model_and_workspace() {
 }
 
 #[test]
+fn agent_behind_a_server_stays_within_its_daily_budget() {
+    let answer = || Answer::new().text("Done.").usage(10, 1_000, 0, 0).reply();
+    let agents = json!({ "ops": { "budget": { "daily": 2.5 } }, "main": {} });
+    let world = world_with((0..4).map(|_| answer()), &json!({ "agents": { "byId": agents } }));
+    let world = crate::budget::priced_in(world);
+    let server = Server::start(&world);
+    let key = "agent:ops:irc:group:g";
+    let mut reader = Reader::of(&server, key);
+    queued(&server, key, &json!({ "text": "one" }));
+    assert_eq!(taken(&server, &mut reader), "Done.");
+    // The other route counts for the same.
+    let asks = |user: &str| {
+        let body =
+            json!({ "model": "quipu", "user": user, "messages": [{ "role": "user", "content": "two" }] });
+        server.post("/v1/chat/completions", &body)
+    };
+    assert_eq!(asks("agent:ops:other").json()["choices"][0]["message"]["content"], "Done.");
+    queued(&server, key, &json!({ "text": "three" }));
+    let ended = loop {
+        let ended = reader.status("ended");
+        if ended["outcome"] != "done" {
+            break ended;
+        }
+    };
+    let reason = ended["reason"].as_str().unwrap();
+    assert_eq!(ended["outcome"], "limit", "{ended}");
+    assert!(reason.contains("agent `ops`") && reason.contains("$2.00 of $2.50 used today"), "{reason}");
+    asks("agent:ops:other").refuses(429, "daily_budget");
+    assert_eq!(world.requests().len(), 2, "what does not fit is not sent");
+    assert_eq!(asks("agent:main:main").json()["choices"][0]["message"]["content"], "Done.", "another agent");
+    server.ends(Signal::SIGTERM, 0);
+}
+
+#[test]
 fn broken_messages_are_refused_and_others_unharmed() {
     let gate = Gate::new();
     let world = world([gated(&gate, "Free.")]);

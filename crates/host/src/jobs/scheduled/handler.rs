@@ -232,7 +232,7 @@ impl ScheduledHandler {
                     let change = JobRunChange { session: Some(name), ..JobRunChange::default() };
                     async move { log.change_job_run(id, change).await.map_err(JobError::new) }
                 };
-                let done = prompt::run(&self.home, work, spent, cx.stop(), began).await;
+                let done = prompt::run(&self.home, (&attempt.job.key, work), spent, cx.stop(), began).await;
                 self.change_open(&attempt.job.key, |open| open.session = None);
                 done
             }

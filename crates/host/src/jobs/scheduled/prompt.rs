@@ -7,7 +7,7 @@ use quipu_protocol::{
     AuthorClass, Content, Ending, Event, Limit, Message, ModelErrorKind, Origin, Outcome, Provenance,
     UserInput,
 };
-use quipu_store::JobRunState;
+use quipu_store::{JobKey, JobRunState};
 use tokio_util::sync::CancellationToken;
 
 use super::work::{WorkEnd, WorkFailure};
@@ -19,7 +19,7 @@ use crate::{CallPrices, Failure, FailureKind, Home, OpenRequest, PermissionReque
 /// session once it is in the store.
 pub(super) async fn run<F: Future<Output = Result<(), JobError>>>(
     home: &Home,
-    work: &PromptWork,
+    (key, work): (&JobKey, &PromptWork),
     spent: f64,
     stop: &CancellationToken,
     began: impl FnOnce(Session) -> F,
@@ -41,7 +41,8 @@ pub(super) async fn run<F: Future<Output = Result<(), JobError>>>(
         here,
         model: work.model.clone(),
         max_cost: budget,
-        prices: if budget.is_some() { CallPrices::Any } else { CallPrices::OnlyFree },
+        accounts: work.account(key.as_str()).into_iter().collect(),
+        prices: if work.may_spend() { CallPrices::Any } else { CallPrices::OnlyFree },
         max_turns: work.max_turns,
         tools: work.tools.clone(),
         is_unattended: true,
@@ -132,7 +133,7 @@ async fn ask<F: Future<Output = Result<(), JobError>>>(
             Ok(WorkEnd { state: JobRunState::Done, session: Some(id.clone()), cost: 0.0, text })
         }
         Some(Outcome::Limit(Limit::Turns(turns))) => limit(format!("The job stopped after {turns} turns.")),
-        Some(Outcome::Limit(Limit::Cost(_))) if work.budget.is_none() => {
+        Some(Outcome::Limit(Limit::Cost(_))) if !work.may_spend() => {
             let error =
                 JobError::new("the job has no budget, and a call was not free; give the job a budget");
             Err(WorkFailure { error, cost: 0.0, is_final: true })
@@ -143,6 +144,7 @@ async fn ask<F: Future<Output = Result<(), JobError>>>(
         Some(Outcome::Limit(Limit::Daily { budget, .. })) => {
             limit(format!("The job stopped at the daily budget of ${budget}."))
         }
+        Some(Outcome::Limit(Limit::Account(of))) => limit(format!("The job stopped: {of}.")),
         Some(Outcome::Failed(error)) => {
             let is_final = is_final(error.kind);
             Err(WorkFailure { error: JobError::new(error), cost: 0.0, is_final })

@@ -1,0 +1,316 @@
+//! What calls of an agent or of a job may use in a day, of all of their sessions and processes together: reserved before each is
+//! sent. What was used stands in the store beside what is reserved, so it is the same for every process, and after a restart.
+
+use std::sync::Arc;
+
+use quipu_protocol::{AccountLimit, BudgetHolder, BudgetUnit, Limit, Outcome, UnixMs};
+use quipu_providers::Charge;
+use quipu_store::{Commit, Graph, Op, Reservation, ReserveId, ReserveRequest, StoreError};
+use tokio::time::Instant;
+
+use super::money::{
+    LEAST, Price, Purse, Stake, TTL, WantedAmount, after, dollars, floor_nano, in_dollars, locked, number,
+    unread, whole,
+};
+use super::{CallJob, Caller};
+use crate::clock::{Clock, fresh_id};
+
+/// Longer than any day, and shorter than two.
+const NEXT_DAY: UnixMs = 26 * 60 * 60 * 1000;
+
+/// What all calls of an agent or of a job may use in one calendar day of the engine's clock.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AccountBudget {
+    /// Whose budget it is.
+    pub holder: BudgetHolder,
+    /// The id of the agent, or the key of the job.
+    pub name: Arc<str>,
+    /// US dollars; `None` for no limit.
+    pub dollars: Option<f64>,
+    /// Tokens of input, of answers and of caches; `None` for no limit.
+    pub tokens: Option<u64>,
+}
+
+/// Of whose budgets the calls of a session are.
+pub trait Accounts: Send + Sync + 'static {
+    /// Those of the next call. Asked before each, so that another amount holds from then on.
+    fn budgets(&self) -> Vec<AccountBudget>;
+}
+
+impl Accounts for Vec<AccountBudget> {
+    fn budgets(&self) -> Vec<AccountBudget> {
+        self.clone()
+    }
+}
+
+/// What was used of a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct AccountUse {
+    /// US dollars; 0 where they have no limit.
+    pub dollars: f64,
+    /// Tokens; 0 where they have no limit.
+    pub tokens: u64,
+}
+
+/// What was used of a budget today: by calls that are over, and by those whose process died.
+///
+/// # Errors
+/// What the store says.
+pub async fn account_use(
+    store: &dyn Graph,
+    clock: &dyn Clock,
+    budget: &AccountBudget,
+) -> Result<AccountUse, StoreError> {
+    let (now, mut found) = (clock.now(), AccountUse::default());
+    for amount in budget.amounts() {
+        let spent = store.spent_of(&amount.account, clock.day_of(now), now).await?;
+        match amount.unit {
+            BudgetUnit::Dollars => found.dollars = in_dollars(spent),
+            BudgetUnit::Tokens => found.tokens = spent.unsigned_abs(),
+        }
+    }
+    Ok(found)
+}
+
+/// A budget in one unit.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct AccountAmount {
+    holder: BudgetHolder,
+    name: Arc<str>,
+    unit: BudgetUnit,
+    /// How the store names it.
+    account: String,
+    /// In billionths of a US dollar, or in tokens.
+    limit: i64,
+}
+
+/// What is reserved of an account for the call under way.
+#[derive(Debug)]
+pub(super) struct HeldAmount {
+    account: String,
+    unit: BudgetUnit,
+    pub(super) id: ReserveId,
+}
+
+/// What a call may use.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Allowance {
+    /// In billionths of a US dollar.
+    pub(super) amount: i64,
+    /// Tokens of the answer.
+    pub(super) output: u64,
+}
+
+/// What a call used.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UsedAmounts {
+    /// In billionths of a US dollar.
+    pub(super) dollars: i64,
+    pub(super) tokens: i64,
+}
+
+impl AccountBudget {
+    fn amounts(&self) -> impl Iterator<Item = AccountAmount> + '_ {
+        let of = |unit: BudgetUnit, limit: i64| {
+            // Keys of jobs can have a slash, which ends the name of an account.
+            let name = self.name.replace('%', "%25").replace('/', "%2F");
+            let word = match unit {
+                BudgetUnit::Dollars => "usd",
+                BudgetUnit::Tokens => "tokens",
+            };
+            let account = format!("{}:{word}:{name}", self.holder.word());
+            AccountAmount { holder: self.holder, name: self.name.clone(), unit, account, limit }
+        };
+        let dollars = self.dollars.map(|most| of(BudgetUnit::Dollars, floor_nano(most)));
+        dollars.into_iter().chain(self.tokens.map(|most| of(BudgetUnit::Tokens, whole(most))))
+    }
+}
+
+impl AccountAmount {
+    pub(super) fn is_money(&self) -> bool {
+        self.unit == BudgetUnit::Dollars
+    }
+}
+
+impl Purse {
+    /// The budgets of the next call.
+    pub(super) fn account_amounts(&self) -> Vec<AccountAmount> {
+        let budgets = self.accounts.as_ref().map_or_else(Vec::new, |accounts| accounts.budgets());
+        budgets.iter().flat_map(AccountBudget::amounts).collect()
+    }
+}
+
+impl Caller {
+    /// Reserves what the call can use at most of each account; `amount` is what it may cost by other limits. Gives what is left for it.
+    pub(super) async fn reserve_of_accounts(
+        &self,
+        order: &CallJob,
+        price: &Price<'_>,
+        amount: i64,
+        accounts: &[AccountAmount],
+    ) -> Result<Allowance, Outcome> {
+        // What is left of a call that broke down counts as used.
+        locked(&self.purse.held).accounts.clear();
+        let mut allowed = Allowance { amount, output: price.most.output };
+        for account in accounts {
+            match account.unit {
+                BudgetUnit::Dollars => {
+                    let (full, least) = (allowed.amount, price.least().min(allowed.amount));
+                    let wanted = WantedAmount { full, least, made: 0 };
+                    allowed.amount = self.reserve_of_account(order, account, wanted).await?;
+                }
+                BudgetUnit::Tokens => {
+                    let input = price.most.input;
+                    let of = |output: u64| whole(input.saturating_add(output));
+                    let (full, least) = (of(allowed.output), of(allowed.output.min(LEAST)));
+                    let wanted = WantedAmount { full, least, made: 0 };
+                    let granted = self.reserve_of_account(order, account, wanted).await?;
+                    allowed.output = granted.unsigned_abs().saturating_sub(input);
+                }
+            }
+        }
+        Ok(allowed)
+    }
+
+    /// The same once more for the same bytes, beside what the attempts before may have used.
+    pub(super) async fn reserve_of_accounts_again(
+        &self,
+        order: &CallJob,
+        stake: &Stake,
+        charges: &[Charge],
+    ) -> Result<(), Outcome> {
+        for account in self.purse.account_amounts() {
+            let (full, made) = match account.unit {
+                BudgetUnit::Dollars => (stake.amount(), stake.charged(charges)),
+                BudgetUnit::Tokens => {
+                    let most = stake.price().most;
+                    (whole(most.input.saturating_add(most.output)), stake.tokens(charges))
+                }
+            };
+            if made > 0 {
+                let wanted = WantedAmount { full, least: full, made };
+                self.reserve_of_account(order, &account, wanted).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reserves what is wanted of an account; waits while only others stand in the way. Gives what the call may use.
+    async fn reserve_of_account(
+        &self,
+        order: &CallJob,
+        of: &AccountAmount,
+        wanted: WantedAmount,
+    ) -> Result<i64, Outcome> {
+        let WantedAmount { full, least, made } = wanted;
+        let (purse, store) = (&self.purse, self.money_store());
+        let id = {
+            let mut held = locked(&purse.held);
+            let known = held.accounts.iter().find(|held| held.account == of.account);
+            let known = known.map(|held| held.id.clone());
+            known.unwrap_or_else(|| {
+                let id = ReserveId::of_purpose(&of.account, &fresh_id());
+                let (account, unit) = (of.account.clone(), of.unit);
+                held.accounts.push(HeldAmount { account, unit, id: id.clone() });
+                id
+            })
+        };
+        let began = Instant::now();
+        let mut is_notified = false;
+        loop {
+            let now = self.clock.now();
+            let today = self.clock.day_of(now);
+            let changed = store.changed();
+            let settles = began.elapsed() >= purse.wait;
+            let ask = ReserveRequest {
+                id: id.clone(),
+                since: today,
+                now,
+                expires: after(now, TTL),
+                limit: of.limit,
+                elsewhere: 0,
+                full: full.saturating_add(made),
+                least: least.saturating_add(made),
+                settles,
+            };
+            let (least, limit) = (ask.least, ask.limit);
+            let reserved = store.reserve(ask).await.map_err(|error| unread(&error))?;
+            let Reservation { granted, spent, others } = reserved;
+            if let Some(granted) = granted {
+                return Ok(granted.saturating_sub(made));
+            }
+            if spent >= limit || least > limit.saturating_sub(spent) || settles {
+                if spent < limit {
+                    let left = limit.saturating_sub(spent).saturating_sub(others).max(0);
+                    let text = format!(
+                        "the next call may use {}, and {} of the daily budget of the {} `{}` is left",
+                        of.shown(least),
+                        of.shown(left),
+                        of.holder.word(),
+                        of.name
+                    );
+                    self.tell(order, text).await;
+                }
+                return Err(Outcome::Limit(Limit::Account(self.account_limit(of, spent, today))));
+            }
+            if !is_notified {
+                is_notified = true;
+                let text = format!(
+                    "waiting up to {} s: other calls have reserved {} of the daily budget of the {} `{}`",
+                    purse.wait.as_secs_f64().ceil(),
+                    of.shown(others),
+                    of.holder.word(),
+                    of.name
+                );
+                self.tell(order, text).await;
+            }
+            self.pause(order, began, changed).await?;
+        }
+    }
+
+    fn account_limit(&self, of: &AccountAmount, spent: i64, today: UnixMs) -> AccountLimit {
+        AccountLimit {
+            holder: of.holder,
+            name: of.name.to_string(),
+            unit: of.unit,
+            spent: of.number(spent),
+            budget: of.number(of.limit),
+            resets: self.clock.day_of(today.saturating_add(NEXT_DAY)),
+        }
+    }
+
+    /// The call is over, and used so much; `None`: nothing was sent. Its node need not be in the store yet.
+    pub(super) async fn settle_accounts(&self, used: Option<UsedAmounts>) {
+        let held = std::mem::take(&mut locked(&self.purse.held).accounts);
+        let ops: Vec<Op> = held
+            .into_iter()
+            .map(|HeldAmount { unit, id, .. }| {
+                let amount = used.map_or(0, |used| match unit {
+                    BudgetUnit::Dollars => used.dollars,
+                    BudgetUnit::Tokens => used.tokens,
+                });
+                Op::Spend { id, amount }
+            })
+            .collect();
+        if !ops.is_empty() {
+            // Should it fail, all that is reserved counts for the day.
+            drop(self.money_store().commit(Commit { ops, ..Commit::default() }).await);
+        }
+    }
+}
+
+impl AccountAmount {
+    fn number(&self, amount: i64) -> f64 {
+        match self.unit {
+            BudgetUnit::Dollars => in_dollars(amount),
+            BudgetUnit::Tokens => number(amount),
+        }
+    }
+
+    fn shown(&self, amount: i64) -> String {
+        match self.unit {
+            BudgetUnit::Dollars => dollars(amount),
+            BudgetUnit::Tokens => format!("{amount} tokens"),
+        }
+    }
+}
