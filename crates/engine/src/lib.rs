@@ -183,6 +183,6 @@ pub use quipu_transcript::{
 };
 pub use quipu_workspace::{
     Access, AccessMode, Cache, CommandNeeds, ContainerEnd, ContainerEngine, ContainerError, ContainerLimits,
-    ContainerMount, Containers, Doors, EditorFiles, Helpers, Launcher, Namespaces, Network, PruneLimits,
+    ContainerMount, ContainerReport, Containers, Doors, EditorFiles, Helpers, Launcher, Namespaces, Network, PruneLimits,
     Reach, Sandbox, SandboxSupport, caches, run_launcher,
 };
