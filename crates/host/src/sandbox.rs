@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quipu::{
-    AccessMode, ContainerEnd, ContainerMount, ContainerReport, Containers, Doors, Launcher, Network, PermissionRules,
-    Permissions, PruneLimits, WorkspaceAccess,
+    AccessMode, ContainerEnd, ContainerMount, ContainerReport, Containers, Doors, Launcher, Network,
+    PermissionRules, Permissions, PruneLimits, WorkspaceAccess,
 };
 
 use crate::{

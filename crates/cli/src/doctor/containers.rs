@@ -36,7 +36,10 @@ pub(super) async fn findings(home: &Home) -> Vec<Finding> {
     });
     if let Some(image) = &report.image {
         let short = |id: &String| id.trim_start_matches("sha256:").chars().take(12).collect::<String>();
-        add(image.as_ref().map(|id| format!("the image is there ({})", short(id))).map_err(ToString::to_string));
+        add(image
+            .as_ref()
+            .map(|id| format!("the image is there ({})", short(id)))
+            .map_err(ToString::to_string));
     }
     if let Some(runtime) = &report.runtime {
         let ran = runtime.as_ref().map(|()| "a container of it runs".to_owned());

@@ -137,8 +137,7 @@ fn doctor_runs_a_container_and_leaves_none() {
     let (code, found) = doctor(&world, None);
     assert_eq!((code, found.len(), found[1].0.as_str()), (4, 2, "bad"), "{found:?}");
     assert!(found[1].1.contains("podman import"), "{found:?}");
-    let broken =
-        json!({ "mode": "all", "backend": "podman", "image": image.name, "prefix": image.prefix, "runtime": "no-such-runtime" });
+    let broken = json!({ "mode": "all", "backend": "podman", "image": image.name, "prefix": image.prefix, "runtime": "no-such-runtime" });
     set(&world, &broken);
     let (code, found) = doctor(&world, None);
     assert_eq!((code, found.len(), found[2].0.as_str()), (4, 3, "bad"), "{found:?}");
@@ -157,14 +156,18 @@ fn doctor_survives_a_program_that_prints_rubbish() {
         set_mode(&programs.join("podman"), 0o755);
         let (code, found) = doctor(&world, Some(&programs));
         assert_eq!(code, 4, "{found:?}");
-        assert!(found.iter().all(|(_, detail)| detail.len() < 2_000 && !detail.contains('\u{1b}')), "{found:?}");
+        assert!(
+            found.iter().all(|(_, detail)| detail.len() < 2_000 && !detail.contains('\u{1b}')),
+            "{found:?}"
+        );
         found
     };
     let found = fake(r"head -c 3000000 /dev/zero | tr '\0' x; printf '\033[31mred'");
     assert!(found.len() == 1 && found[0].1.contains("could not say its version"), "{found:?}");
     let found = fake("exit 7");
     assert!(found.len() == 1 && found[0].1.contains("it printed nothing"), "{found:?}");
-    let found = fake(r"[ $1 = --version ] && echo podman version 9.8.7 && exit; printf '\033]0;x\007\n\n'; exit 1");
+    let found =
+        fake(r"[ $1 = --version ] && echo podman version 9.8.7 && exit; printf '\033]0;x\007\n\n'; exit 1");
     assert!(found.len() == 2 && found[0].1.ends_with("podman 9.8.7") && found[1].0 == "bad", "{found:?}");
     assert!(!world.path("home/.quipu/containers").exists(), "nothing was made");
 }

@@ -7,8 +7,7 @@ use quipu_archive::openclaw::state::{
     PortableProfile, ProfileFault, ProfileUse, StateDocument, profile_of, use_of,
 };
 use quipu_providers::{
-    AdoptMode, AdoptOutcome, AdoptedCredential, AdoptedPause, AdoptedUse, AuthFile, Secret,
-    adopt_key_use,
+    AdoptMode, AdoptOutcome, AdoptedCredential, AdoptedPause, AdoptedUse, AuthFile, Secret, adopt_key_use,
 };
 use serde_json::{Value, json};
 

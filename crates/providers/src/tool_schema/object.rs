@@ -82,10 +82,8 @@ type Variants<'a> = (&'static str, Vec<&'a Value>);
 
 /// Replaces the unions of the root by the properties of their variants, and of the unions within these.
 fn merge_unions(root: &mut Map<String, Value>, whole: &Value) {
-    let taken: Vec<(&'static str, Value)> = UNIONS
-        .into_iter()
-        .filter_map(|union| Some((union, root.shift_remove(union)?)))
-        .collect();
+    let taken: Vec<(&'static str, Value)> =
+        UNIONS.into_iter().filter_map(|union| Some((union, root.shift_remove(union)?))).collect();
     let mut layer: Vec<Variants<'_>> = taken
         .iter()
         .filter_map(|(union, list)| Some((*union, list.as_array()?.iter().take(MOST_VARIANTS).collect())))

@@ -217,7 +217,10 @@ fn bounds_of_lengths_are_dropped_where_refused() {
             "$defs": { "A": { "type": "string" } },
         }),
     );
-    stays(dialect, r##"{"type":"object","properties":{"a":{"oneOf":[{"const":1},{"$ref":"#/$defs/A"}]}},"$defs":{"A":{}}}"##);
+    stays(
+        dialect,
+        r##"{"type":"object","properties":{"a":{"oneOf":[{"const":1},{"$ref":"#/$defs/A"}]}},"$defs":{"A":{}}}"##,
+    );
 }
 
 #[test]
@@ -373,8 +376,7 @@ fn schemas_from_hell_are_bounded() {
         .into();
     let referring: serde_json::Map<String, Value> =
         (0..2_000).map(|at| (format!("r{at}"), json!({ "$ref": "#/$defs/large" }))).collect();
-    let referring =
-        json!({ "type": "object", "properties": referring, "$defs": { "large": { "type": "object", "properties": large } } });
+    let referring = json!({ "type": "object", "properties": referring, "$defs": { "large": { "type": "object", "properties": large } } });
     let schemas = [
         (deep(10_000), SchemaChange::TooDeep),
         (

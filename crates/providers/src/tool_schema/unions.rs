@@ -103,7 +103,9 @@ fn united(members: &Map<String, Value>, mut alternatives: Vec<Value>) -> Value {
         }
         // The type stands already.
         Some(_) if own.is_some() => Value::Null,
-        Some("array") if kinds.iter().all(|kind| *kind == Some("array")) => json!({ "type": "array", "items": {} }),
+        Some("array") if kinds.iter().all(|kind| *kind == Some("array")) => {
+            json!({ "type": "array", "items": {} })
+        }
         Some(same) if kinds.iter().all(|kind| *kind == Some(same)) => json!({ "type": same }),
         Some(_) => alternatives.into_iter().find(|one| kind(one).is_some()).unwrap_or_default(),
         None => Value::Null,

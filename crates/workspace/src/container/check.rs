@@ -34,12 +34,14 @@ pub struct EngineVersion {
 /// Looks for what containers with these settings need. A container is made and removed again, with an empty directory as its
 /// workspace. `patience` is for each call of the program.
 pub fn check_containers(settings: &Containers, helpers: Arc<Helpers>, patience: Duration) -> ContainerReport {
-    let mut report = ContainerReport { program: version(settings, helpers.clone(), patience), image: None, runtime: None };
+    let mut report =
+        ContainerReport { program: version(settings, helpers.clone(), patience), image: None, runtime: None };
     let Ok(program) = EngineProgram::among(helpers, settings.engine, patience) else { return report };
     if report.program.is_err() {
         return report;
     }
-    let image = settings.check_image_name().and_then(|()| program.image_id(&settings.image)).map_err(shortened);
+    let image =
+        settings.check_image_name().and_then(|()| program.image_id(&settings.image)).map_err(shortened);
     let id = image.as_ref().ok().cloned();
     report.image = Some(image);
     report.runtime = id.map(|id| run(settings, &program, &id).map_err(shortened));

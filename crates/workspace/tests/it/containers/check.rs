@@ -52,7 +52,11 @@ fn fake_settings(root: &Path) -> Containers {
         network: "none".into(),
         prefix: "quipu-check-".into(),
         scope: "test".into(),
-        workspace: ContainerMount { source: root.join("ws"), target: "/workspace".into(), access: AccessMode::Write },
+        workspace: ContainerMount {
+            source: root.join("ws"),
+            target: "/workspace".into(),
+            access: AccessMode::Write,
+        },
         mounts: Vec::new(),
         variables: Vec::new(),
         limits: ContainerLimits::default(),
@@ -103,15 +107,21 @@ fn check_takes_rubbish_for_what_it_is() {
         Err(error @ ContainerError::Failed { .. }) => error.to_string(),
         _ => panic!("{found:?}"),
     };
-    for script in ["echo hello", "head -c 200000 /dev/urandom", "echo 'podman version'", "exit 3", "echo 1.2.3; exit 1"] {
+    for script in
+        ["echo hello", "head -c 200000 /dev/urandom", "echo 'podman version'", "exit 3", "echo 1.2.3; exit 1"]
+    {
         let found = faked(script, PATIENT);
         let error = failed(&found);
         assert!(error.chars().count() < 600 && !error.contains(char::is_control), "{script}: {error}");
     }
     assert!(failed(&faked("exit 3", PATIENT)).contains("it printed nothing"));
-    let versions = [("podman version 4.3.1", "4.3.1"), ("Docker version 20.10.24+dfsg1, build 297e128", "20.10.24+dfsg1")];
+    let versions = [
+        ("podman version 4.3.1", "4.3.1"),
+        ("Docker version 20.10.24+dfsg1, build 297e128", "20.10.24+dfsg1"),
+    ];
     for (said, version) in versions {
-        let found = faked(&format!("[ $1 = --version ] && echo '{said}' && exit; echo nonsense; exit 1"), PATIENT);
+        let found =
+            faked(&format!("[ $1 = --version ] && echo '{said}' && exit; echo nonsense; exit 1"), PATIENT);
         assert_eq!(found.program.unwrap().version, version);
         assert!(matches!(found.image, Some(Err(ContainerError::Failed { .. }))));
     }
