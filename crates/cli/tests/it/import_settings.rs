@@ -153,6 +153,7 @@ const CONTEXT: &str = r#"{
   agents: {
     defaults: {
       model: { primary: "testing/test-1" },
+      imageModel: { primary: "testing/sees", fallbacks: ["testing/other"] },
       compaction: {
         mode: "safeguard",
         reserveTokens: 30000,
@@ -209,7 +210,7 @@ fn compaction_and_pruning_of_openclaw_become_ours() {
             "clear": false, "placeholder": "[cleared]", "allow": ["bash", "web_*"], "deny": ["read"],
         })
     );
-    assert_eq!(settings["purposeModels"], json!({ "compaction": "testing/test-1" }));
+    assert_eq!(settings["purposeModels"], json!({ "image": "testing/sees", "compaction": "testing/test-1" }));
     let of = |outcome: &str| -> Vec<(String, u64)> {
         let found = rows.iter().filter(|row| row["outcome"] == outcome);
         let short = |key: &str| key.trim_start_matches("agents.defaults.").to_owned();
@@ -220,6 +221,7 @@ fn compaction_and_pruning_of_openclaw_become_ours() {
     assert_eq!(
         of("left"),
         [
+            at("imageModel.fallbacks", "imageModel"),
             at("compaction.customInstructions", "customInstructions"),
             at("compaction.notifyUser", "notifyUser"),
             at("compaction.memoryFlush", "memoryFlush"),
@@ -264,8 +266,7 @@ fn compaction_that_openclaw_would_not_take_is_named() {
         "contextPruning": { "mode": "adaptive", "ttl": "soon", "softTrim": 5, "tools": { "deny": ["group:fs", 7] } }
     } } }"#;
     put(&world, "home/.openclaw/openclaw.json", text);
-    let planned =
-        world.run(&["import", "--settings", "openclaw", "--dry-run", "--json"]).ok().json_lines();
+    let planned = world.run(&["import", "--settings", "openclaw", "--dry-run", "--json"]).ok().json_lines();
     let rows = world.run(&["import", "--settings", "openclaw", "--json"]).ok().json_lines();
     assert_eq!(rows, planned, "a dry run refuses the same");
     assert!(rows.len() == 12 && rows.iter().all(|row| row["outcome"] == "left"), "{rows:?}");

@@ -268,6 +268,9 @@ impl SetupImport<'_> {
                     taken = Some(entry.value.clone());
                     break;
                 }
+                None if let Some(name) = rule.strip_prefix("@member:") => {
+                    return self.put_member(file, entry, (ours, name));
+                }
                 None if let Some(unit) = rule.strip_prefix('@') => {
                     match values::converted(unit, &entry.value) {
                         Ok(value) => taken = Some(value),
@@ -338,13 +341,23 @@ impl SetupImport<'_> {
                 }
                 Value::Bool(true) => self.put(file, entry, ours, &Value::from(on)),
                 _ => {
-                    self.report(file, entry.line, flag, SetupOutcome::Left("it is not true or false".to_owned()));
+                    self.report(
+                        file,
+                        entry.line,
+                        flag,
+                        SetupOutcome::Left("it is not true or false".to_owned()),
+                    );
                     Ok(())
                 }
             };
         }
         if is_off {
-            self.report(file, entry.line, number, SetupOutcome::Note(format!("{flag} is false, so {ours} is {off}")));
+            self.report(
+                file,
+                entry.line,
+                number,
+                SetupOutcome::Note(format!("{flag} is false, so {ours} is {off}")),
+            );
             return Ok(());
         }
         self.put(file, entry, ours, &entry.value)
@@ -353,6 +366,33 @@ impl SetupImport<'_> {
     /// Sets a setting of ours, unless the user has set it.
     fn put(&mut self, file: &Path, entry: &Entry, ours: &str, value: &Value) -> Result<(), Failure> {
         let outcome = self.outcome_of(ours, value)?;
+        self.report(file, entry.line, &entry.key, outcome);
+        Ok(())
+    }
+
+    /// Sets a member of an object of ours, unless the user has set that member.
+    fn put_member(&mut self, file: &Path, entry: &Entry, (ours, name): (&str, &str)) -> Result<(), Failure> {
+        let label = format!("{ours}.{name}");
+        let mut members = match Key::named(ours).map(|key| self.home.config().row(key).value) {
+            Some(Value::Object(members)) => members,
+            _ => Map::new(),
+        };
+        let text = entry.value.to_string();
+        let outcome = match members.get(name) {
+            Some(known) if *known == entry.value => SetupOutcome::Same { ours: label },
+            Some(_) => SetupOutcome::Kept { ours: label },
+            None if !entry.value.is_string() => SetupOutcome::Left(format!("{label} is no text")),
+            None if self.sealer.seal(&text) != text => {
+                SetupOutcome::Left("it holds a secret, which is not copied".to_owned())
+            }
+            None => {
+                members.insert(name.to_owned(), entry.value.clone());
+                match self.store(ours.to_owned(), &Value::Object(members))? {
+                    SetupOutcome::Set { .. } => SetupOutcome::Set { ours: label, value: entry.value.clone() },
+                    other => other,
+                }
+            }
+        };
         self.report(file, entry.line, &entry.key, outcome);
         Ok(())
     }

@@ -1,18 +1,17 @@
 //! Values of other agents in our units.
 
 use quipu_policy::canonical;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// How a value is said here: what a word that begins with `@` in the table stands for.
 ///
 /// # Errors
 /// What is wrong with it.
 pub(super) fn converted(how: &str, value: &Value) -> Result<Value, String> {
-    match how.split_once(':') {
-        None if how == "percent" => percent(value),
-        None if how == "seconds" => seconds(value),
-        None if how == "tools" => tools(value),
-        Some(("member", name)) => Ok(json!({ name: value })),
+    match how {
+        "percent" => percent(value),
+        "seconds" => seconds(value),
+        "tools" => tools(value),
         _ => Err("there is no such unit".to_owned()),
     }
 }
@@ -20,7 +19,11 @@ pub(super) fn converted(how: &str, value: &Value) -> Result<Value, String> {
 /// A share of one, in whole percent.
 fn percent(value: &Value) -> Result<Value, String> {
     match value.as_f64() {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and 100")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is between 0 and 100"
+        )]
         Some(share) if (0.0..=1.0).contains(&share) => Ok(Value::from((share * 100.0).round() as u64)),
         _ => Err("it is not a share between 0 and 1".to_owned()),
     }
@@ -37,7 +40,8 @@ fn seconds(value: &Value) -> Result<Value, String> {
     let mut rest = text.as_str();
     let mut sum = 0.0;
     while !rest.is_empty() {
-        let digits = rest.find(|letter: char| !(letter.is_ascii_digit() || letter == '.')).unwrap_or(rest.len());
+        let digits =
+            rest.find(|letter: char| !(letter.is_ascii_digit() || letter == '.')).unwrap_or(rest.len());
         let (number, behind) = rest.split_at(digits);
         let number: f64 = number.parse().map_err(|_| bad())?;
         let unit = behind.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(behind.len());
@@ -56,7 +60,11 @@ fn seconds(value: &Value) -> Result<Value, String> {
     if text.is_empty() || sum > 1e12 {
         return Err(bad());
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "no number has a sign, and it is below 1e12")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "no number has a sign, and it is below 1e12"
+    )]
     Ok(Value::from(sum.ceil() as u64))
 }
 
@@ -69,6 +77,8 @@ fn tools(value: &Value) -> Result<Value, String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -84,7 +94,6 @@ mod tests {
             ("seconds", json!(10), json!(600)),
             ("seconds", json!("0.5h"), json!(1_800)),
             ("tools", json!(["exec", "web_*", "Read"]), json!(["bash", "web_*", "read"])),
-            ("member:compaction", json!("a/b"), json!({ "compaction": "a/b" })),
         ];
         for (how, theirs, ours) in good {
             assert_eq!(converted(how, &theirs), Ok(ours), "{how} {theirs}");
