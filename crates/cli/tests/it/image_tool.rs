@@ -83,8 +83,9 @@ fn blind_model_asks_one_that_sees() {
     let calls: Vec<Value> =
         world.nodes().into_iter().filter(|node| node.to_string().contains("\"purpose\":\"image\"")).collect();
     assert_eq!(calls.len(), 1);
-    let usage = world.run(&["usage", "--json"]).ok().text();
-    assert!(usage.contains("thinker"), "{usage}");
+    let usage = world.run(&["usage", "--json"]).ok().json_lines().pop().unwrap();
+    assert_eq!(usage["calls"], 4);
+    assert!(usage["cost"].as_f64().unwrap() > 0.0, "the session's own model is free: {usage}");
 }
 
 #[test]
