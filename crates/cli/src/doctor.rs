@@ -1,6 +1,7 @@
 //! `quipu doctor`: is this machine healthy. Exit 0 unless something is broken; a missing key is not.
 
 mod caches;
+mod containers;
 mod content;
 mod mcp;
 mod outputs;
@@ -84,6 +85,8 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
     found.extend(setup::findings(&home));
     found.push(credentials(&home));
     found.push(permissions(&home));
+    // Behind the permissions: what commands can write to is known then, and no program is taken from there.
+    found.extend(containers::findings(&home).await);
     found.push(budget(&home).await);
     found.extend(agent_budgets(&home).await);
     let bad = found.iter().filter(|finding| finding.state == State::Bad).count();

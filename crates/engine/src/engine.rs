@@ -22,6 +22,7 @@ use crate::error::OpenError;
 use crate::files::FileSettings;
 use crate::follower::Follower;
 use crate::hooks::Hook;
+use crate::image_tool::ImageQuestions;
 use crate::models::Models;
 use crate::outputs::Outputs;
 use crate::planning_settings::PlanningSettings;
@@ -149,6 +150,9 @@ pub struct SessionOptions {
     /// Sub-agents that the model can send with the tool `task`; `None`, the default, for none. A session that began without
     /// the tool keeps what it sends: it is not offered there. A tool of `tools` with its name takes its place.
     pub agents: Option<Arc<AgentSettings>>,
+    /// Whether the model can ask another one about images with the tool `image`. Off by default. A session that began without the
+    /// tool is not offered it, and a tool of `tools` with its name takes its place.
+    pub images: ImageQuestions,
     /// Whether there is plan mode, and a to-do list of the model. Off by default.
     pub planning: PlanningSettings,
     /// Models that the session may continue with instead of `model` while it is open; `None` for no others.
@@ -205,6 +209,7 @@ impl SessionOptions {
             editor: None,
             travel: TravelSettings::default(),
             agents: None,
+            images: ImageQuestions::default(),
             planning: PlanningSettings::default(),
             models: None,
             fallbacks: Vec::new(),

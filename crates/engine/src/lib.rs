@@ -28,6 +28,7 @@ mod files;
 mod follower;
 mod hooks;
 mod identity;
+mod image_tool;
 mod jump;
 mod mailbox;
 mod merge;
@@ -163,6 +164,7 @@ pub use worktrees::{
     WorktreeMerge, WorktreeState, Worktrees,
 };
 
+pub use image_tool::{IMAGE_PURPOSE, IMAGE_TOOL, ImageQuestions};
 pub use quipu_history as history;
 pub use quipu_protocol as protocol;
 pub use quipu_providers::{
@@ -184,6 +186,6 @@ pub use quipu_transcript::{
 };
 pub use quipu_workspace::{
     Access, AccessMode, Cache, CommandNeeds, ContainerEnd, ContainerEngine, ContainerError, ContainerLimits,
-    ContainerMount, Containers, Doors, EditorFiles, Helpers, Launcher, Namespaces, Network, PruneLimits,
-    Reach, Sandbox, SandboxSupport, caches, run_launcher,
+    ContainerMount, ContainerReport, Containers, Doors, EditorFiles, Helpers, Launcher, Namespaces, Network,
+    PruneLimits, Reach, Sandbox, SandboxSupport, caches, run_launcher,
 };

@@ -29,6 +29,7 @@ use crate::error::OpenError;
 use crate::files::{FileSnapshotter, SettleReport};
 use crate::hooks::{HOOKS, HookSections, Hooks, SessionOrigin};
 use crate::identity::{Prompt, system_text};
+use crate::image_tool::{IMAGE_TOOL, ImageQuestions, ImageTool};
 use crate::moves::SessionMover;
 use crate::own_tools::{TravelOptions, TravelSource};
 use crate::owner::{Lease, LeaseResult};
@@ -71,6 +72,8 @@ struct SessionParts {
     children: Option<Children>,
     /// Sends sub-agents, where the model may.
     task: Option<Arc<TaskTool>>,
+    /// Asks about images, where the model may.
+    images: Option<Arc<ImageTool>>,
     plan: Option<Arc<PlanMode>>,
     /// What the session begins with in place of the model of its options.
     plan_route: Option<PlanRoute>,
@@ -449,10 +452,13 @@ impl Engine {
         let task = task_tool(options, past, depth);
         let mut tools = options.tools.clone();
         tools.extend(task.iter().map(|task| task.clone() as Arc<dyn Tool>));
+        let images = image_tool(options, past);
+        tools.extend(images.iter().map(|images| images.clone() as Arc<dyn Tool>));
         let asks = !(options.hooks.is_empty()
             && options.tool_sources.is_empty()
             && options.context_sources.is_empty()
-            && task.is_none());
+            && task.is_none()
+            && images.is_none());
         let children = asks.then(|| {
             let of_children = SessionOptions { profile: None, ..options.clone() };
             Children::new(self.clone(), of_children, Some(id.clone()), depth)
@@ -481,7 +487,18 @@ impl Engine {
         let mut epoch = self.epoch(options, &sources, (&prompt, context), past);
         (epoch.plan, epoch.profile) = (epoch_with_plan, profile);
         let notices = plan_notice.into_iter().chain(notices).collect();
-        Ok(SessionParts { toolbox, sources, epoch, prompt, notices, children, task, plan, plan_route })
+        Ok(SessionParts {
+            toolbox,
+            sources,
+            epoch,
+            prompt,
+            notices,
+            children,
+            task,
+            images,
+            plan,
+            plan_route,
+        })
     }
 
     /// What hooks say in the system prompt; where there are hooks, one more source gives it.
@@ -581,8 +598,18 @@ impl Engine {
         lease: Arc<Lease>,
         origin: SessionOrigin,
     ) -> Session {
-        let SessionParts { toolbox, sources, epoch, prompt, notices, children, task, plan, plan_route } =
-            made;
+        let SessionParts {
+            toolbox,
+            sources,
+            epoch,
+            prompt,
+            notices,
+            children,
+            task,
+            images,
+            plan,
+            plan_route,
+        } = made;
         options.take_profile(epoch.profile);
         let before_plan = plan_route.map(|route| options.take_route(&route));
         let system_text: Arc<str> =
@@ -681,6 +708,7 @@ impl Engine {
             origin,
             children,
             task,
+            images,
             agents: LiveAgents::default(),
             wake: options.background,
             plan,
@@ -699,6 +727,18 @@ fn task_tool(options: &SessionOptions, past: Option<&Past>, depth: u32) -> Optio
     let began_without = !had.is_empty() && !had.iter().any(|spec| is_task(&spec.name));
     let fits = depth < settings.limits.max_depth.min(RUNNER_DEPTH) && !is_taken && !began_without;
     fits.then(|| Arc::new(TaskTool::new(settings)))
+}
+
+/// What asks about images, where the options say so.
+fn image_tool(options: &SessionOptions, past: Option<&Past>) -> Option<Arc<ImageTool>> {
+    let is_image = |name: &str| name == IMAGE_TOOL;
+    let is_taken = options.tools.iter().any(|tool| is_image(&tool.spec().name));
+    // It would change the beginning of every request of a session that was begun without it.
+    let had = past.map_or(&[][..], |past| &past.epoch.tools);
+    let began_without = !had.is_empty() && !had.iter().any(|spec| is_image(&spec.name));
+    let is_shell = options.profile == Some(SessionProfile::Shell);
+    let fits = options.images == ImageQuestions::Answered && !is_taken && !began_without && !is_shell;
+    fits.then(|| Arc::new(ImageTool::new(options.models.clone(), options.provider.clone())))
 }
 
 /// The first node of a session.

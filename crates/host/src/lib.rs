@@ -146,7 +146,7 @@ pub use request::{
     ConversationPlace, OpenRequest, PermissionRequest, Question, SessionAudience, SessionTarget, ToolAdapter,
 };
 pub use rules::accept_rules;
-pub use sandbox::{SANDBOX, isolation_here, launcher};
+pub use sandbox::{ContainerFindings, SANDBOX, containers_here, isolation_here, launcher};
 pub use saved::SavedPermissions;
 pub use scheduled_job::{
     JobTarget, PROMPT_LIMIT, PromptWork, SCHEDULED, ScheduledJob, ScheduledJobError, ScheduledWork,

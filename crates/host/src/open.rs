@@ -356,6 +356,9 @@ async fn prepare(
         let (sources, mut calls) = (home.sources().clone(), config.calls.clone());
         calls.options = call_options(&config, request);
         let purposes = config.purpose_models.clone();
+        if purposes.contains_key(quipu::IMAGE_PURPOSE) {
+            options.images = quipu::ImageQuestions::Answered;
+        }
         let kept_key = kept_key.clone();
         let models = ModelFiles { home: dir, sources, calls, sealer, key, kept_key, purposes };
         let models: Arc<dyn Models> = Arc::new(models);

@@ -3,10 +3,11 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use quipu::{
-    AccessMode, ContainerEnd, ContainerMount, Containers, Doors, Launcher, Network, PermissionRules,
-    Permissions, PruneLimits, WorkspaceAccess,
+    AccessMode, ContainerEnd, ContainerMount, ContainerReport, Containers, Doors, Launcher, Network,
+    PermissionRules, Permissions, PruneLimits, WorkspaceAccess,
 };
 
 use crate::{
@@ -132,32 +133,79 @@ pub(crate) fn put(
     if settings.workspace == SandboxWorkspace::Read {
         rules.workspace = WorkspaceAccess::Read;
     }
-    let Some(container) = settings.container.clone() else { return Ok(()) };
     let access = match settings.workspace {
         SandboxWorkspace::Read => AccessMode::Read,
         SandboxWorkspace::Own | SandboxWorkspace::Write => AccessMode::Write,
     };
-    let mut mounts = container.mounts;
+    let workspace = ContainerMount { source: rules.cwd.clone(), target: WORKSPACE.into(), access };
+    let scope = scope(settings, conversation, project);
+    let Some(mut containers) = containers(home, settings, scope, workspace) else { return Ok(()) };
     let added = rules.add_dirs.iter();
-    mounts.extend(added.map(|path| ContainerMount { source: path.clone(), target: path.clone(), access }));
-    rules.containers = Some(Containers {
+    containers.mounts.extend(added.map(|path| ContainerMount {
+        source: path.clone(),
+        target: path.clone(),
+        access,
+    }));
+    if rules.network == Network::Closed {
+        "none".clone_into(&mut containers.network);
+    }
+    containers.home.clone_from(&rules.home);
+    rules.containers = Some(containers);
+    Ok(())
+}
+
+/// The containers of the settings; `None` where commands run in namespaces.
+fn containers(
+    home: &Home,
+    settings: &SandboxSettings,
+    scope: String,
+    workspace: ContainerMount,
+) -> Option<Containers> {
+    let container = settings.container.clone()?;
+    Some(Containers {
         engine: container.engine,
         image: container.image,
         runtime: container.runtime,
-        network: if rules.network == Network::Closed { "none".to_owned() } else { container.network },
+        network: container.network,
         prefix: container.prefix,
-        scope: scope(settings, conversation, project),
-        workspace: ContainerMount { source: rules.cwd.clone(), target: WORKSPACE.into(), access },
-        mounts,
+        scope,
+        workspace,
+        mounts: container.mounts,
         variables: container.variables,
         limits: container.limits,
         prune: PruneLimits::default(),
         end: ContainerEnd::Stopped,
         state: home.dir.join("containers"),
-        home: rules.home.clone(),
+        home: std::env::home_dir(),
         hidden: vec![home.dir.clone()],
-    });
-    Ok(())
+    })
+}
+
+/// What the settings say of containers on this machine.
+#[derive(Debug)]
+pub enum ContainerFindings {
+    /// Commands run in none.
+    Unused,
+    /// They are named, and no session has a sandbox of a scope.
+    Off,
+    /// What of them is there.
+    Used(Box<ContainerReport>),
+}
+
+/// Looks at the containers that the settings ask for; each call of their program may take so long.
+pub fn containers_here(home: &Home, patience: Duration) -> ContainerFindings {
+    let config = home.config();
+    let settings = &config.sandbox;
+    let workspace =
+        ContainerMount { source: PathBuf::new(), target: WORKSPACE.into(), access: AccessMode::Read };
+    let Some(containers) = containers(home, settings, "check".to_owned(), workspace) else {
+        return ContainerFindings::Unused;
+    };
+    if settings.mode == SandboxMode::Off {
+        return ContainerFindings::Off;
+    }
+    let report = quipu_workspace::check_containers(&containers, quipu::Helpers::of_this_process(), patience);
+    ContainerFindings::Used(Box::new(report))
 }
 
 /// Why commands do not run in namespaces, and what they can reach then.

@@ -58,7 +58,7 @@ impl ChangedSchema {
     fn is_serious(&self) -> bool {
         self.changes.iter().any(|change| match change {
             SchemaChange::NotASchema | SchemaChange::TooLarge | SchemaChange::TooDeep => true,
-            SchemaChange::Root | SchemaChange::Keywords => false,
+            SchemaChange::Root | SchemaChange::Keywords | SchemaChange::Unions => false,
         })
     }
 

@@ -68,8 +68,8 @@ pub use credentials::{
     AdoptMode, AdoptOutcome, AdoptedCredential, AdoptedPause, AdoptedUse, AgentAccount, AgentLogin, AuthFile,
     AuthFileError, CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource,
     Credentials, Expiry, HeaderText, InvalidCredential, KeyPause, KeyStatus, Keychain, KeychainError,
-    MAX_CREDENTIALS_PER_CALL, PauseReason, RefusedCredential, Scheme, Secret, Sign, SignRequest,
-    SourceFailure, StoredKeys, StoredLogin, adopt_key_use, forget_key_use,
+    MAX_CREDENTIALS_PER_CALL, RefusedCredential, Scheme, Secret, Sign, SignRequest, SourceFailure,
+    StoredKeys, StoredLogin, adopt_key_use, forget_key_use,
 };
 pub use decode::AnswerDecoder;
 pub use embed::{

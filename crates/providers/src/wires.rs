@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{Model, UnixMs};
 
+use crate::openai::compat::Compat;
 use crate::tool_schema::SchemaDialect;
 use crate::{AnswerDecoder, anthropic, google, openai, openai_responses};
 
@@ -17,10 +18,11 @@ pub fn answer_decoder(model: Arc<Model>, timestamp: UnixMs) -> Option<Box<dyn An
     }
 }
 
-/// What the server of a model takes as the schema of a tool.
+/// What the server of a model takes as the schema of a tool: what its API takes, or what the model or the table of quirks
+/// says of the server.
 pub fn schema_dialect(model: &Model) -> SchemaDialect {
     match model.api.as_str() {
         google::API | google::vertex::API | google::code_assist::API => SchemaDialect::Subset,
-        _ => SchemaDialect::JsonSchema,
+        _ => Compat::of(model).tool_schema,
     }
 }

@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::future::Future;
 use std::io::{self, Read as _};
+use std::path::Path;
 use std::pin::Pin;
 
 use quipu_protocol::{Content, Json, ToolSpec};
 use quipu_workspace::{FileError, LineRange, ReadLimits, read_lines};
 use serde::Deserialize;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::file_call::{FileArguments, FileCall, touched_files};
 use crate::images::{self, ImageKind};
@@ -98,7 +100,7 @@ const SKIP_LIMIT: u64 = 1 << 30;
 /// Bytes that are read at most only to count the lines that follow.
 const COUNT_LIMIT: u64 = 16 << 20;
 /// Bytes that an image file may have at all.
-const IMAGE_FILE_LIMIT: u64 = 64 << 20;
+pub(crate) const IMAGE_FILE_LIMIT: u64 = 64 << 20;
 
 impl ReadJob<'_> {
     fn run(&self) -> Result<ToolOutput, FileError> {
@@ -110,7 +112,7 @@ impl ReadJob<'_> {
             if metadata.len() > IMAGE_FILE_LIMIT {
                 return Ok(ToolOutput::text(format!("Read image file [{kind}]\n{}", images::NOT_CONVERTED)));
             }
-            let bytes = load(&mut file, magic, self.call, IMAGE_FILE_LIMIT)?;
+            let bytes = load(&mut file, magic, &self.call.path, &self.call.cancel, IMAGE_FILE_LIMIT)?;
             return if images::is_animated_png(&bytes) {
                 self.text(&mut bytes.as_slice())
             } else {
@@ -118,7 +120,13 @@ impl ReadJob<'_> {
             };
         }
         if pdf::is_pdf(&magic) {
-            return Ok(self.pdf(&load(&mut file, magic, self.call, pdf::FILE_LIMIT)?));
+            return Ok(self.pdf(&load(
+                &mut file,
+                magic,
+                &self.call.path,
+                &self.call.cancel,
+                pdf::FILE_LIMIT,
+            )?));
         }
         self.text(&mut magic.as_slice().chain(file))
     }
@@ -277,25 +285,26 @@ fn pages(text: &PdfText, first: u64) -> ToolOutput {
     ToolOutput::text(shown)
 }
 
-fn load(
+pub(crate) fn load(
     file: &mut File,
     mut bytes: Vec<u8>,
-    call: &FileCall<Arguments>,
+    path: &Path,
+    cancel: &CancellationToken,
     limit: u64,
 ) -> Result<Vec<u8>, FileError> {
     loop {
-        if call.cancel.is_cancelled() {
+        if cancel.is_cancelled() {
             return Err(FileError::Cancelled);
         }
         match file.by_ref().take(1 << 20).read_to_end(&mut bytes) {
             Ok(0) => return Ok(bytes),
             Ok(_) if bytes.len() as u64 > limit => {
                 let size = bytes.len() as u64;
-                return Err(FileError::TooLarge { path: call.path.clone(), size, limit });
+                return Err(FileError::TooLarge { path: path.to_owned(), size, limit });
             }
             Ok(_) => {}
             Err(source) => {
-                return Err(FileError::Io { path: call.path.clone(), action: "cannot read", source });
+                return Err(FileError::Io { path: path.to_owned(), action: "cannot read", source });
             }
         }
     }

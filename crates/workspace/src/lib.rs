@@ -49,7 +49,8 @@ pub use access::{Access, AccessMode, AccessRules, Approval, Reach, has_other_nam
 pub use caches::{Cache, caches, leads_through};
 pub use capture::PathContent;
 pub use container::{
-    ContainerEnd, ContainerEngine, ContainerError, ContainerLimits, ContainerMount, Containers, PruneLimits,
+    ContainerEnd, ContainerEngine, ContainerError, ContainerLimits, ContainerMount, ContainerReport,
+    Containers, EngineVersion, PruneLimits, check_containers,
 };
 pub use editor::EditorFiles;
 pub use error::{FileError, FileKind};

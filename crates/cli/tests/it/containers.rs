@@ -88,6 +88,88 @@ fn nothing_runs_outside_where_there_is_no_container() {
     world.run(&["-p", "again"]).ok();
     assert!(told(&world).contains("Nothing was run"), "{}", told(&world));
     assert!(!world.path("work/ran").exists());
+    // With these, `doctor` finds a fault.
+    set(&world, &json!({}));
+}
+
+/// What `doctor` says of containers: the states, the texts, and its exit code.
+fn doctor(world: &World, programs: Option<&std::path::Path>) -> (i32, Vec<(String, String)>) {
+    let mut command = world.quipu(&["doctor", "--json"]);
+    if let Some(programs) = programs {
+        command.env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
+    }
+    let ran = RunningCommand::start(command).wait();
+    let findings = ran.json()["findings"].as_array().unwrap().clone();
+    let text = |of: &serde_json::Value, name: &str| of[name].as_str().unwrap().to_owned();
+    let ours = findings.iter().filter(|finding| finding["what"] == "containers");
+    let ours: Vec<_> = ours.map(|finding| (text(finding, "state"), text(finding, "detail"))).collect();
+    let is_bad = findings.iter().any(|finding| finding["state"] == "bad");
+    assert_eq!(ran.json()["healthy"], !is_bad);
+    (ran.status.code().unwrap(), ours)
+}
+
+#[test]
+fn doctor_tells_of_containers_only_where_they_are_wanted() {
+    let world = World::new([]);
+    assert_eq!(doctor(&world, None), (0, vec![]));
+    set(&world, &json!({ "mode": "all", "image": "unused" }));
+    assert_eq!(doctor(&world, None), (0, vec![]));
+    set(&world, &json!({ "backend": "podman", "image": "unused" }));
+    let (code, found) = doctor(&world, None);
+    assert_eq!((code, found[0].0.as_str()), (0, "note"), "{found:?}");
+    assert!(found[0].1.contains("`sandbox.mode` is off"), "{found:?}");
+}
+
+#[test]
+fn doctor_runs_a_container_and_leaves_none() {
+    let Some(image) = Image::make() else { return };
+    let world = World::new([]);
+    in_image(&world, &image, "rw");
+    let (code, found) = doctor(&world, None);
+    let states: Vec<&str> = found.iter().map(|(state, _)| state.as_str()).collect();
+    assert_eq!((code, &states[..]), (0, &["good", "good", "good"][..]), "{found:?}");
+    let version = podman(&["--version"]).rsplit(' ').next().unwrap().to_owned();
+    assert!(found[0].1.ends_with(&format!("/podman {version}")), "{found:?}");
+    assert!(world.run(&["doctor"]).ok().text().contains("ok    containers   a container of it runs"));
+    assert_eq!(image.containers(), []);
+    // An image that is not there, and a runtime that is not.
+    set(&world, &json!({ "mode": "all", "backend": "podman", "image": "quipu-test-not-there" }));
+    let (code, found) = doctor(&world, None);
+    assert_eq!((code, found.len(), found[1].0.as_str()), (4, 2, "bad"), "{found:?}");
+    assert!(found[1].1.contains("podman import"), "{found:?}");
+    let broken = json!({ "mode": "all", "backend": "podman", "image": image.name, "prefix": image.prefix, "runtime": "no-such-runtime" });
+    set(&world, &broken);
+    let (code, found) = doctor(&world, None);
+    assert_eq!((code, found.len(), found[2].0.as_str()), (4, 3, "bad"), "{found:?}");
+    assert!(found[2].1.contains("sandbox.runtime"), "{found:?}");
+    assert_eq!(image.containers(), []);
+}
+
+#[test]
+fn doctor_survives_a_program_that_prints_rubbish() {
+    let world = World::new([]);
+    let programs = world.path("home/programs");
+    std::fs::create_dir(&programs).unwrap();
+    set(&world, &json!({ "mode": "non-main", "backend": "podman", "image": "any" }));
+    let fake = |script: &str| {
+        std::fs::write(programs.join("podman"), format!("#!/bin/sh\n{script}\n")).unwrap();
+        set_mode(&programs.join("podman"), 0o755);
+        let (code, found) = doctor(&world, Some(&programs));
+        assert_eq!(code, 4, "{found:?}");
+        assert!(
+            found.iter().all(|(_, detail)| detail.len() < 2_000 && !detail.contains('\u{1b}')),
+            "{found:?}"
+        );
+        found
+    };
+    let found = fake(r"head -c 3000000 /dev/zero | tr '\0' x; printf '\033[31mred'");
+    assert!(found.len() == 1 && found[0].1.contains("could not say its version"), "{found:?}");
+    let found = fake("exit 7");
+    assert!(found.len() == 1 && found[0].1.contains("it printed nothing"), "{found:?}");
+    let found =
+        fake(r"[ $1 = --version ] && echo podman version 9.8.7 && exit; printf '\033]0;x\007\n\n'; exit 1");
+    assert!(found.len() == 2 && found[0].1.ends_with("podman 9.8.7") && found[1].0 == "bad", "{found:?}");
+    assert!(!world.path("home/.quipu/containers").exists(), "nothing was made");
 }
 
 #[test]

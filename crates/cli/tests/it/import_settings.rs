@@ -147,6 +147,133 @@ fn policies_of_agents_groups_and_senders_are_taken_over() {
     );
 }
 
+/// What `openclaw.json` says of compaction and pruning, as its wizard and people write it.
+const CONTEXT: &str = r#"{
+  // written by onboard
+  agents: {
+    defaults: {
+      model: { primary: "testing/test-1" },
+      imageModel: { primary: "testing/sees", fallbacks: ["testing/other"] },
+      compaction: {
+        mode: "safeguard",
+        reserveTokens: 30000,
+        reserveTokensFloor: 24000,
+        keepRecentTokens: 12000,
+        maxHistoryShare: 0.6,
+        recentTurnsPreserve: 5,
+        identifierPolicy: "off",
+        qualityGuard: { enabled: true, maxRetries: 2 },
+        timeoutSeconds: 600,
+        model: "testing/test-1",
+        customInstructions: "Keep ticket numbers.",
+        notifyUser: true,
+        memoryFlush: { enabled: true, softThresholdTokens: 6000 },
+      },
+      contextPruning: {
+        mode: "cache-ttl",
+        ttl: "1h",
+        keepLastAssistants: 4,
+        softTrimRatio: 0.25,
+        hardClearRatio: 0.55,
+        minPrunableToolChars: 40000,
+        softTrim: { maxChars: 3000, headChars: 1000, tailChars: 900 },
+        hardClear: { enabled: false, placeholder: "[cleared]" },
+        tools: { allow: ["exec", "web_*"], deny: ["read"], extra: [] },
+      },
+    },
+  },
+}"#;
+
+#[test]
+fn compaction_and_pruning_of_openclaw_become_ours() {
+    let world = World::new([]);
+    put(&world, "home/.openclaw/openclaw.json", CONTEXT);
+    let import = |more: &[&str]| {
+        world.run(&[&["import", "--settings", "openclaw", "--json"], more].concat()).ok().json_lines()
+    };
+    let planned = import(&["--dry-run"]);
+    let rows = import(&[]);
+    assert_eq!(rows, planned);
+    let settings = ours(&world, "settings.json");
+    assert_eq!(
+        settings["compaction"],
+        json!({
+            "mode": "safeguard", "reserveTokens": 30000, "keepRecentTokens": 12000, "maxHistoryPercent": 60,
+            "recentTurns": 5, "identifiers": "off", "qualityRetries": 2, "timeoutSeconds": 600,
+        })
+    );
+    assert_eq!(
+        settings["context"]["expiry"],
+        json!({
+            "enabled": true, "ttlSeconds": 3600, "keepAnswers": 4, "softPercent": 25, "hardPercent": 55,
+            "minClearCharacters": 40000, "trimCharacters": 3000, "headCharacters": 1000, "tailCharacters": 900,
+            "clear": false, "placeholder": "[cleared]", "allow": ["bash", "web_*"], "deny": ["read"],
+        })
+    );
+    assert_eq!(settings["purposeModels"], json!({ "image": "testing/sees", "compaction": "testing/test-1" }));
+    let of = |outcome: &str| -> Vec<(String, u64)> {
+        let found = rows.iter().filter(|row| row["outcome"] == outcome);
+        let short = |key: &str| key.trim_start_matches("agents.defaults.").to_owned();
+        found.map(|row| (short(row["key"].as_str().unwrap()), row["line"].as_u64().unwrap())).collect()
+    };
+    let line = |part: &str| 1 + CONTEXT.lines().position(|line| line.contains(part)).unwrap() as u64;
+    let at = |key: &str, part: &str| (key.to_owned(), line(part));
+    assert_eq!(
+        of("left"),
+        [
+            at("imageModel.fallbacks", "imageModel"),
+            at("compaction.customInstructions", "customInstructions"),
+            at("compaction.notifyUser", "notifyUser"),
+            at("compaction.memoryFlush", "memoryFlush"),
+            at("contextPruning.tools.extra", "extra"),
+        ]
+    );
+    assert_eq!(
+        of("note"),
+        [
+            at("compaction.reserveTokensFloor", "reserveTokensFloor"),
+            at("compaction.qualityGuard.enabled", "qualityGuard"),
+        ]
+    );
+    // It is what a session uses, and a second time nothing changes.
+    let config = world.run(&["config", "--json"]).ok().text();
+    assert!(config.contains("context.expiry.ttlSeconds") && !config.contains("is ignored"), "{config}");
+    assert!(import(&[]).iter().all(|row| row["outcome"] != "set"));
+}
+
+#[test]
+fn compaction_that_openclaw_would_not_take_is_named() {
+    // A reserve below its floor is the floor, which counts even where nobody names it.
+    let floors = [
+        (r#"{ "reserveTokens": 4000 }"#, json!({ "reserveTokens": 20000 })),
+        (r#"{ "reserveTokensFloor": 0 }"#, json!(null)),
+        (r#"{ "reserveTokens": 9000, "reserveTokensFloor": 0 }"#, json!({ "reserveTokens": 9000 })),
+        (r#"{ "qualityGuard": { "enabled": false, "maxRetries": 3 } }"#, json!({ "qualityRetries": 0 })),
+        (r#"{ "qualityGuard": { "enabled": true } }"#, json!(null)),
+        (r#"{ "mode": "default" }"#, json!(null)),
+    ];
+    for (theirs, expected) in floors {
+        let world = World::new([]);
+        let text = format!(r#"{{ "agents": {{ "defaults": {{ "compaction": {theirs} }} }} }}"#);
+        put(&world, "home/.openclaw/openclaw.json", &text);
+        world.run(&["import", "--settings", "openclaw"]).ok();
+        assert_eq!(ours(&world, "settings.json")["compaction"], expected, "{theirs}");
+    }
+    let world = World::new([]);
+    let text = r#"{ "agents": { "defaults": {
+        "compaction": { "mode": "aggressive", "reserveTokens": "many", "maxHistoryShare": 60, "recentTurnsPreserve": 99,
+            "identifierPolicy": "custom", "qualityGuard": { "enabled": "yes", "maxRetries": 9 }, "timeoutSeconds": -1 },
+        "contextPruning": { "mode": "adaptive", "ttl": "soon", "softTrim": 5, "tools": { "deny": ["group:fs", 7] } }
+    } } }"#;
+    put(&world, "home/.openclaw/openclaw.json", text);
+    let planned = world.run(&["import", "--settings", "openclaw", "--dry-run", "--json"]).ok().json_lines();
+    let rows = world.run(&["import", "--settings", "openclaw", "--json"]).ok().json_lines();
+    assert_eq!(rows, planned, "a dry run refuses the same");
+    assert!(rows.len() == 12 && rows.iter().all(|row| row["outcome"] == "left"), "{rows:?}");
+    let settings = ours(&world, "settings.json");
+    assert_eq!((&settings["compaction"], &settings["context"]), (&Value::Null, &Value::Null));
+}
+
 #[test]
 fn settings_of_the_user_stay_as_they_are() {
     let world = World::new([]);

@@ -97,6 +97,8 @@ mod hostile_views;
 #[cfg(test)]
 mod identity;
 #[cfg(test)]
+mod image_tool;
+#[cfg(test)]
 mod import_kill;
 #[cfg(test)]
 mod import_settings;

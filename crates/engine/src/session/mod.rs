@@ -45,6 +45,7 @@ use crate::clock::Clock;
 use crate::commit::Committer;
 use crate::follower::Follower;
 use crate::hooks::SessionOrigin;
+use crate::image_tool::ImageTool;
 use crate::models::{ModelLookupError, Models};
 use crate::moves::{SessionMover, refused};
 use crate::owner::Lease;
@@ -92,6 +93,8 @@ pub(crate) struct Parts {
     pub(crate) children: Option<Children>,
     /// Sends sub-agents, where the model may.
     pub(crate) task: Option<Arc<TaskTool>>,
+    /// Asks about images, where the model may.
+    pub(crate) images: Option<Arc<ImageTool>>,
     /// Those at work.
     pub(crate) agents: LiveAgents,
     /// Whether it begins a run when a background command ended.
@@ -254,6 +257,9 @@ impl Session {
             toolbox.hooks.runs_through(runner.clone());
             if let Some(task) = &parts.task {
                 task.runs_through(runner.clone());
+            }
+            if let Some(images) = &parts.images {
+                images.runs_through(runner.clone());
             }
             parts.sources.runs_through(runner);
         }

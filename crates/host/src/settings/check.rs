@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use quipu::{AGENT_PURPOSE, PLANS_PURPOSE, PublishSettings, RunnerPurpose};
+use quipu::{AGENT_PURPOSE, IMAGE_PURPOSE, PLANS_PURPOSE, PublishSettings, RunnerPurpose};
 use quipu_providers::{CallSettings, EmbedderSettings};
 use quipu_schedule::{Recurrence, Schedule, ScheduleError};
 use serde_json::{Map, Value, json};
@@ -12,13 +12,21 @@ use super::table::{Item, Key, Kind};
 use super::tool_policies::{check_table, is_entry};
 use super::{messages, named_agents};
 use crate::offered_tools::LISTED_TOOLS;
-use crate::purposes::{DREAM_PURPOSE, FLUSH_PURPOSE};
+use crate::purposes::{DREAM_PURPOSE, FLUSH_PURPOSE, PAST_PURPOSE};
 
 /// Purposes of the engine's own calls that can have a model.
 const OWN_PURPOSES: [&str; 2] = ["compaction", "branch_summary"];
 /// Purposes of everything that this program begins by itself. Code that is built in can have others.
-const PURPOSES: [&str; 6] =
-    [OWN_PURPOSES[0], OWN_PURPOSES[1], PLANS_PURPOSE, AGENT_PURPOSE, DREAM_PURPOSE, FLUSH_PURPOSE];
+const PURPOSES: [&str; 8] = [
+    OWN_PURPOSES[0],
+    OWN_PURPOSES[1],
+    PLANS_PURPOSE,
+    AGENT_PURPOSE,
+    IMAGE_PURPOSE,
+    DREAM_PURPOSE,
+    FLUSH_PURPOSE,
+    PAST_PURPOSE,
+];
 
 /// The usable part of a value, and the problems with the rest.
 pub(super) struct CheckedValue {

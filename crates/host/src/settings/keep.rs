@@ -124,10 +124,19 @@ pub fn set_setting(
     if let (SettingsFile::Project(_), ProjectUse::Refused(why)) = (file, key.project) {
         return Err(SettingError::Refused { key, why });
     }
-    let value = read_words(key, words).map_err(SettingError::Invalid)?;
+    let value = check_setting(name, words).map_err(SettingError::Invalid)?;
     let path = key.path();
     let (file, changed) = change(home, file, |text| set(text, &path, &value).map(Some))?;
     Ok(StoredSetting { name: name.to_owned(), key: Some(key), value: Some(value), path: file, changed })
+}
+
+/// The value of a setting that words stand for.
+///
+/// # Errors
+/// Why it cannot be that.
+pub(crate) fn check_setting(name: &str, words: &str) -> Result<Value, String> {
+    let key = Key::named(name).ok_or_else(|| format!("there is no setting {name}"))?;
+    read_words(key, words)
 }
 
 /// Takes a setting out of a file. A name that means nothing is taken out as well.

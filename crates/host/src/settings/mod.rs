@@ -42,6 +42,7 @@ use crate::web::WebSettings;
 pub use self::agents::{AgentConfig, AgentTool};
 pub(crate) use self::cache::Cache;
 pub use self::container::{ContainerSettings, SandboxMode, SandboxScope, SandboxWorkspace};
+pub(crate) use self::keep::check_setting;
 pub use self::keep::{FileChange, SettingError, SettingsFile, StoredSetting, set_setting, unset_setting};
 use self::layer::Layer;
 pub use self::layer::{Problem, ProblemKind, Source};

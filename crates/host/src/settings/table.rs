@@ -226,7 +226,7 @@ pub const KEYS: &[Key] = &[
         "{}",
         NextSession,
         NETWORK,
-        "models for calls of a purpose: `compaction`, `branch_summary`, `plans`, `sub-agents`, `dream`, `memory-flush`, `past`; all others use the session's model",
+        "models for calls of a purpose: `compaction`, `branch_summary`, `plans`, `sub-agents`, `image`, `dream`, `memory-flush`, `past`; all others use the session's model",
     ),
     key(
         "fallbackModels",

@@ -7,6 +7,7 @@ mod policies;
 mod rules;
 mod servers;
 mod table;
+mod values;
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,7 @@ pub(crate) use json5::plain as plain_json;
 use table::{FileForm, SetupAgent, SetupRow, agent_named, agents};
 
 use crate::mcp::FILE_BYTES;
-use crate::settings::{Key, SettingsFile, set_setting};
+use crate::settings::{Key, SettingsFile, check_setting, set_setting};
 use crate::{Failure, Home, Source};
 
 /// Bytes of a file at most. One of them keeps much else.
@@ -207,6 +208,12 @@ impl SetupImport<'_> {
                     }
                     return Ok(());
                 }
+                SetupRow::Larger { first, second, ours, defaults } if [*first, *second].contains(&key) => {
+                    return self.larger(file, entry, all, (first, second, ours), *defaults);
+                }
+                SetupRow::Gate { flag, number, ours, values } if [*flag, *number].contains(&key) => {
+                    return self.gate(file, entry, all, (flag, number, ours), *values);
+                }
                 SetupRow::Hooks(name) if *name == key => return self.hooks(file, entry),
                 SetupRow::Rules(name) if *name == key => return self.rules(file, entry),
                 SetupRow::Servers(name) if *name == key => return self.servers(file, entry),
@@ -227,7 +234,9 @@ impl SetupImport<'_> {
             }
         }
         // Some members of it may be known.
-        if has_members(agent, key) {
+        if has_members(agent, key) && !entry.value.is_object() {
+            self.report(file, entry.line, key, SetupOutcome::Left("it is not an object".to_owned()));
+        } else if has_members(agent, key) {
             for member in &entry.members {
                 self.member(agent, file, member, &entry.members)?;
             }
@@ -259,6 +268,19 @@ impl SetupImport<'_> {
                     taken = Some(entry.value.clone());
                     break;
                 }
+                None if let Some(name) = rule.strip_prefix("@member:") => {
+                    return self.put_member(file, entry, (ours, name));
+                }
+                None if let Some(unit) = rule.strip_prefix('@') => {
+                    match values::converted(unit, &entry.value) {
+                        Ok(value) => taken = Some(value),
+                        Err(why) => {
+                            self.report(file, entry.line, &entry.key, SetupOutcome::Left(why));
+                            return Ok(());
+                        }
+                    }
+                    break;
+                }
                 _ => {}
             }
         }
@@ -272,9 +294,105 @@ impl SetupImport<'_> {
         }
     }
 
+    /// The larger of two numbers; what is said of the other one is that it counts there.
+    fn larger(
+        &mut self,
+        file: &Path,
+        entry: &Entry,
+        all: &[Entry],
+        (first, second, ours): (&str, &str, &str),
+        [one, other]: [u64; 2],
+    ) -> Result<(), Failure> {
+        let found = |name: &str| all.iter().rfind(|entry| entry.key == name);
+        let number = |name: &str, default| found(name).map_or(Some(default), |entry| entry.value.as_u64());
+        let Some((one, other)) = number(first, one).zip(number(second, other)) else {
+            let why = if entry.value.as_u64().is_some() {
+                format!("{ours} is the larger of {first} and {second}, and one of them is no number")
+            } else {
+                format!("{ours} has no such value")
+            };
+            self.report(file, entry.line, &entry.key, SetupOutcome::Left(why));
+            return Ok(());
+        };
+        if entry.key == second && found(first).is_some() {
+            self.report(file, entry.line, second, SetupOutcome::Note(format!("it counts in {first}")));
+            return Ok(());
+        }
+        self.put(file, entry, ours, &Value::from(one.max(other)))
+    }
+
+    /// A number that counts only with a flag.
+    fn gate(
+        &mut self,
+        file: &Path,
+        entry: &Entry,
+        all: &[Entry],
+        (flag, number, ours): (&str, &str, &str),
+        [off, on]: [u64; 2],
+    ) -> Result<(), Failure> {
+        let found = |name: &str| all.iter().rfind(|entry| entry.key == name);
+        let is_off = found(flag).is_some_and(|flag| flag.value == Value::Bool(false));
+        if entry.key == flag {
+            return match entry.value {
+                Value::Bool(false) => self.put(file, entry, ours, &Value::from(off)),
+                Value::Bool(true) if found(number).is_some() => {
+                    self.report(file, entry.line, flag, SetupOutcome::Note(format!("it counts in {number}")));
+                    Ok(())
+                }
+                Value::Bool(true) => self.put(file, entry, ours, &Value::from(on)),
+                _ => {
+                    self.report(
+                        file,
+                        entry.line,
+                        flag,
+                        SetupOutcome::Left("it is not true or false".to_owned()),
+                    );
+                    Ok(())
+                }
+            };
+        }
+        if is_off {
+            self.report(
+                file,
+                entry.line,
+                number,
+                SetupOutcome::Note(format!("{flag} is false, so {ours} is {off}")),
+            );
+            return Ok(());
+        }
+        self.put(file, entry, ours, &entry.value)
+    }
+
     /// Sets a setting of ours, unless the user has set it.
     fn put(&mut self, file: &Path, entry: &Entry, ours: &str, value: &Value) -> Result<(), Failure> {
         let outcome = self.outcome_of(ours, value)?;
+        self.report(file, entry.line, &entry.key, outcome);
+        Ok(())
+    }
+
+    /// Sets a member of an object of ours, unless the user has set that member.
+    fn put_member(&mut self, file: &Path, entry: &Entry, (ours, name): (&str, &str)) -> Result<(), Failure> {
+        let label = format!("{ours}.{name}");
+        let mut members = match Key::named(ours).map(|key| self.home.config().row(key).value) {
+            Some(Value::Object(members)) => members,
+            _ => Map::new(),
+        };
+        let text = entry.value.to_string();
+        let outcome = match members.get(name) {
+            Some(known) if *known == entry.value => SetupOutcome::Same { ours: label },
+            Some(_) => SetupOutcome::Kept { ours: label },
+            None if !entry.value.is_string() => SetupOutcome::Left(format!("{label} is no text")),
+            None if self.sealer.seal(&text) != text => {
+                SetupOutcome::Left("it holds a secret, which is not copied".to_owned())
+            }
+            None => {
+                members.insert(name.to_owned(), entry.value.clone());
+                match self.store(ours.to_owned(), &Value::Object(members))? {
+                    SetupOutcome::Set { .. } => SetupOutcome::Set { ours: label, value: entry.value.clone() },
+                    other => other,
+                }
+            }
+        };
         self.report(file, entry.line, &entry.key, outcome);
         Ok(())
     }
@@ -303,7 +421,10 @@ impl SetupImport<'_> {
     fn store(&self, ours: String, value: &Value) -> Result<SetupOutcome, Failure> {
         let words = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         if self.dry_run {
-            return Ok(SetupOutcome::Set { ours, value: value.clone() });
+            return Ok(match check_setting(&ours, &words) {
+                Ok(_) => SetupOutcome::Set { ours, value: value.clone() },
+                Err(why) => SetupOutcome::Left(why),
+            });
         }
         match set_setting(self.home, &SettingsFile::User, &ours, &words) {
             Ok(_) => Ok(SetupOutcome::Set { ours, value: value.clone() }),
@@ -514,6 +635,8 @@ fn has_members(agent: &SetupAgent, key: &str) -> bool {
     let is_within = |name: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
     agent.rows.iter().any(|row| match row {
         SetupRow::Setting { theirs, .. } => is_within(theirs),
+        SetupRow::Larger { first, .. } => is_within(first),
+        SetupRow::Gate { flag, .. } => is_within(flag),
         SetupRow::Agents(name) | SetupRow::Servers(name) | SetupRow::Senders(name) => is_within(name),
         _ => false,
     })

@@ -46,6 +46,20 @@ pub(super) enum SetupRow {
         second: &'static str,
         ours: &'static str,
     },
+    /// The larger of two numbers, and what stands for each where it is not there.
+    Larger {
+        first: &'static str,
+        second: &'static str,
+        ours: &'static str,
+        defaults: [u64; 2],
+    },
+    /// A number that counts only with a flag; what stands for it without the flag, and with the flag alone.
+    Gate {
+        flag: &'static str,
+        number: &'static str,
+        ours: &'static str,
+        values: [u64; 2],
+    },
     Hooks(&'static str),
     Rules(&'static str),
     Servers(&'static str),
@@ -94,6 +108,16 @@ pub(super) fn agents() -> Vec<SetupAgent> {
                 agent.rows.push(SetupRow::Setting { theirs, ours, words });
             }
             ["pair", first, second, ours] => agent.rows.push(SetupRow::Pair { first, second, ours }),
+            ["larger", first, second, ours, one, other] => {
+                if let (Ok(one), Ok(other)) = (one.parse(), other.parse()) {
+                    agent.rows.push(SetupRow::Larger { first, second, ours, defaults: [one, other] });
+                }
+            }
+            ["gate", flag, number, ours, off, on] => {
+                if let (Ok(off), Ok(on)) = (off.parse(), on.parse()) {
+                    agent.rows.push(SetupRow::Gate { flag, number, ours, values: [off, on] });
+                }
+            }
             ["hooks", key] => agent.rows.push(SetupRow::Hooks(key)),
             ["rules", key] => agent.rows.push(SetupRow::Rules(key)),
             ["agents", key] => agent.rows.push(SetupRow::Agents(key)),
@@ -134,7 +158,11 @@ mod tests {
         let lines = TABLE.lines().filter(|line| !(line.starts_with('#') || line.is_empty())).count();
         assert_eq!(rows, lines);
         for row in agents.iter().flat_map(|agent| &agent.rows) {
-            if let SetupRow::Setting { ours, .. } | SetupRow::Pair { ours, .. } = row {
+            if let SetupRow::Setting { ours, .. }
+            | SetupRow::Pair { ours, .. }
+            | SetupRow::Larger { ours, .. }
+            | SetupRow::Gate { ours, .. } = row
+            {
                 assert!(crate::settings::Key::named(ours).is_some(), "{ours}");
             }
         }

@@ -7,8 +7,7 @@ use quipu_archive::openclaw::state::{
     PortableProfile, ProfileFault, ProfileUse, StateDocument, profile_of, use_of,
 };
 use quipu_providers::{
-    AdoptMode, AdoptOutcome, AdoptedCredential, AdoptedPause, AdoptedUse, AuthFile, PauseReason, Secret,
-    adopt_key_use,
+    AdoptMode, AdoptOutcome, AdoptedCredential, AdoptedPause, AdoptedUse, AuthFile, Secret, adopt_key_use,
 };
 use serde_json::{Value, json};
 
@@ -163,18 +162,6 @@ fn fault_words(fault: &ProfileFault) -> String {
 }
 
 fn adopted_use(used: ProfileUse) -> AdoptedUse {
-    use quipu_archive::openclaw::state::ProfileRestReason;
-    let pause = used.rest.map(|(until, rest, model)| AdoptedPause {
-        until,
-        reason: match rest {
-            ProfileRestReason::Refused => PauseReason::Refused,
-            ProfileRestReason::Revoked => PauseReason::Revoked,
-            ProfileRestReason::Quota => PauseReason::Quota,
-            ProfileRestReason::UsageLimit => PauseReason::UsageLimit,
-            ProfileRestReason::RateLimited => PauseReason::RateLimited,
-            ProfileRestReason::Overloaded => PauseReason::Overloaded,
-        },
-        model,
-    });
+    let pause = used.rest.map(|(until, reason, model)| AdoptedPause { until, reason, model });
     AdoptedUse { last_used: used.last_used, errors: used.errors, pause }
 }

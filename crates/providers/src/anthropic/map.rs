@@ -24,7 +24,8 @@ use crate::prepare::{
 use crate::search;
 use crate::structured;
 use crate::thinking::mapped;
-use crate::tool_schema::{self, SchemaDialect};
+use crate::tool_schema;
+use crate::wires::schema_dialect;
 
 /// The smallest budget that the wire takes.
 const MIN_BUDGET: u64 = 1_024;
@@ -56,6 +57,7 @@ pub(super) fn encode(
     let searches = search::is_offered(request, options.web_search);
     let rest = serde_json::to_string(&(&thinking, &output_config, mark, searches, request.stable_system))
         .unwrap_or_default();
+    let dialect = schema_dialect(model);
     let mut growing: BodyBuilder<Calls> = memory.go_on(request, rest, "messages", |out| {
         let mut tools: Vec<_> = request
             .tools
@@ -64,7 +66,7 @@ pub(super) fn encode(
                 AnyTool::Own(Tool {
                     name: &tool.name,
                     description: &tool.description,
-                    input_schema: tool_schema::sent(tool, SchemaDialect::JsonSchema),
+                    input_schema: tool_schema::sent(tool, dialect),
                     cache_control: None,
                 })
             })

@@ -20,7 +20,8 @@ use crate::prepare::{
     own_tokens, wanted_tokens, wire_name,
 };
 use crate::thinking::mapped;
-use crate::tool_schema::{self, SchemaDialect};
+use crate::tool_schema;
+use crate::wires::schema_dialect;
 use crate::{CallOptions, clamp_level};
 
 /// The smallest budget that a model takes.
@@ -51,6 +52,7 @@ pub(super) fn encode(
     let mark = traits.mark(options.cache);
     let lacks_tools = request.tools.is_empty() && request.messages.iter().any(|message| has_calls(message));
     let rest = serde_json::to_string(&(mark, lacks_tools)).unwrap_or_default();
+    let dialect = schema_dialect(model);
     let mut growing: BodyBuilder<Calls> = memory.go_on(request, rest, "messages", |out| {
         let spec = |name, description, json| {
             let input_schema = InputSchema { json };
@@ -60,7 +62,7 @@ pub(super) fn encode(
             .tools
             .iter()
             .map(|tool| {
-                let schema = tool_schema::sent(tool, SchemaDialect::JsonSchema);
+                let schema = tool_schema::sent(tool, dialect);
                 spec(&tool.name, &tool.description, schema)
             })
             .collect();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quipu_protocol::UnixMs;
+use quipu_protocol::{PauseReason, UnixMs};
 use serde_json::{Map, Value, json};
 
 use super::auth_file::{AuthEntry, escaped};
@@ -73,33 +73,14 @@ pub struct AdoptedPause {
     pub model: Option<String>,
 }
 
-/// Why a key rests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PauseReason {
-    /// It was refused.
-    Refused,
-    /// It was revoked.
-    Revoked,
-    /// Its quota is exhausted.
-    Quota,
-    /// A limit of use was reached.
-    UsageLimit,
-    /// There were too many requests.
-    RateLimited,
-    /// The server had too much to do.
-    Overloaded,
-}
-
-impl PauseReason {
-    const fn rest(self) -> RestReason {
-        match self {
-            Self::Refused => RestReason::Auth,
-            Self::Revoked => RestReason::AuthRevoked,
-            Self::Quota => RestReason::Quota,
-            Self::UsageLimit => RestReason::UsageLimit,
-            Self::RateLimited => RestReason::RateLimited,
-            Self::Overloaded => RestReason::Overloaded,
-        }
+const fn rest_reason(reason: PauseReason) -> RestReason {
+    match reason {
+        PauseReason::Refused => RestReason::Auth,
+        PauseReason::Revoked => RestReason::AuthRevoked,
+        PauseReason::Quota => RestReason::Quota,
+        PauseReason::UsageLimit => RestReason::UsageLimit,
+        PauseReason::RateLimited => RestReason::RateLimited,
+        PauseReason::Overloaded => RestReason::Overloaded,
     }
 }
 
@@ -210,7 +191,7 @@ pub fn adopt_key_use(home: &Path, id: &str, used: &AdoptedUse, now: UnixMs) -> R
     }
     let window = pause.map(|pause| PauseWindow {
         until: pause.until,
-        reason: pause.reason.rest(),
+        reason: rest_reason(pause.reason),
         model: pause.model.clone(),
     });
     KeyUseFile::new(home).change(|uses| {

@@ -24,9 +24,7 @@ mod use_file;
 use futures_util::future::BoxFuture;
 use quipu_protocol::ModelErrorKind;
 
-pub use adopt::{
-    AdoptMode, AdoptOutcome, AdoptedCredential, AdoptedPause, AdoptedUse, PauseReason, adopt_key_use,
-};
+pub use adopt::{AdoptMode, AdoptOutcome, AdoptedCredential, AdoptedPause, AdoptedUse, adopt_key_use};
 pub(crate) use agents::AgentFiles;
 pub(crate) use agents::owner as agent_owner;
 pub use agents::{AgentAccount, AgentLogin};

@@ -22,7 +22,8 @@ use crate::prepare::{
 };
 use crate::search;
 use crate::structured;
-use crate::tool_schema::{self, SchemaDialect};
+use crate::tool_schema;
+use crate::wires::schema_dialect;
 use crate::{CacheRetention, CallOptions, clamp_level};
 
 /// Length of a tool call's id at most.
@@ -62,6 +63,7 @@ pub(super) fn encode(
         None => searches.to_string(),
         Some(project) => format!("{searches} {project} {}", session.unwrap_or_default()),
     };
+    let dialect = schema_dialect(model);
     let mut growing: BodyBuilder<State> = memory.go_on(request, rest, "contents", |out| {
         let declarations: Vec<_> = request
             .tools
@@ -69,7 +71,7 @@ pub(super) fn encode(
             .map(|tool| Declaration {
                 name: &tool.name,
                 description: &tool.description,
-                parameters_json_schema: tool_schema::sent(tool, SchemaDialect::Subset),
+                parameters_json_schema: tool_schema::sent(tool, dialect),
             })
             .collect();
         let tools = (!declarations.is_empty()).then_some(Tools {

@@ -15,7 +15,8 @@ use crate::prepare::{
     output_tokens, sampling, wire_name,
 };
 use crate::thinking::mapped;
-use crate::tool_schema::{self, SchemaDialect};
+use crate::tool_schema;
+use crate::wires::schema_dialect;
 use crate::{CacheRetention, CallOptions, clamp_level};
 
 /// Length of a call's id. The server takes no other, and letters and digits only.
@@ -50,9 +51,10 @@ pub(super) fn encode(
     let max_tokens = output_tokens(request, level, options.budgets);
     let last = BodyTail { max_tokens: ours("max_tokens").then_some(max_tokens) };
     let rest = serde_json::to_string(&(prompt_cache_key, &effort, &own)).unwrap_or_default();
+    let dialect = schema_dialect(model);
     let mut growing: BodyBuilder<State> = memory.go_on(request, rest, "messages", |out| {
         let tools = request.tools.iter().map(|tool| {
-            let parameters = tool_schema::sent(tool, SchemaDialect::JsonSchema);
+            let parameters = tool_schema::sent(tool, dialect);
             let (name, description) = (&tool.name, &tool.description);
             Tool::Function { function: Function { name, description, parameters, strict: false } }
         });

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::net;
+use crate::tool_schema::SchemaDialect;
 
 /// What a server wants or does otherwise. The names are those of `compat` in `models.json`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -21,6 +22,8 @@ pub(crate) struct Compat {
     pub(crate) supports_usage_in_streaming: bool,
     /// Says why an answer ended. Of one that does not, the end of the body is the end of the answer.
     pub(crate) supports_finish_reason: bool,
+    /// What it takes as the schema of a tool.
+    pub(crate) tool_schema: SchemaDialect,
     /// Takes `strict` in the declaration of a tool.
     pub(crate) supports_strict_mode: bool,
     pub(crate) max_tokens_field: MaxTokensField,
@@ -66,6 +69,7 @@ impl Default for Compat {
             supports_reasoning_effort: false,
             supports_usage_in_streaming: true,
             supports_finish_reason: true,
+            tool_schema: SchemaDialect::JsonSchema,
             supports_strict_mode: false,
             max_tokens_field: MaxTokensField::MaxTokens,
             requires_tool_result_name: false,

@@ -19,7 +19,7 @@ use crate::prepare::{
 };
 use crate::structured::{self, FormDefault};
 use crate::thinking::mapped;
-use crate::tool_schema::{self, SchemaDialect};
+use crate::tool_schema;
 use crate::{CacheRetention, CallOptions};
 use crate::{clamp_level, level_name};
 
@@ -173,7 +173,7 @@ fn tools<'a>(
         function: Function {
             name: &tool.name,
             description: &tool.description,
-            parameters: tool_schema::sent(tool, SchemaDialect::JsonSchema),
+            parameters: tool_schema::sent(tool, compat.tool_schema),
             strict: compat.supports_strict_mode.then_some(false),
         },
         cache_control: mark.filter(|_| at == last),

@@ -8,6 +8,7 @@ use super::azure::AZURE_API;
 use super::codex::{self, SUBSCRIPTION_API};
 use crate::access;
 use crate::openai::compat::{Compat as ChatCompat, SessionAffinityFormat};
+use crate::tool_schema::SchemaDialect;
 
 /// What a server wants or does otherwise. The names are those of `compat` in `models.json`.
 pub(super) struct Compat {
@@ -15,6 +16,8 @@ pub(super) struct Compat {
     pub(super) developer_role: bool,
     /// Takes `strict` in the declaration of a tool.
     pub(super) strict_mode: bool,
+    /// What it takes as the schema of a tool.
+    pub(super) tool_schema: SchemaDialect,
     /// Takes the level of thinking.
     pub(super) reasoning_effort: bool,
     pub(super) max_output_tokens: bool,
@@ -41,6 +44,7 @@ impl Compat {
         Self {
             developer_role: shared.supports_developer_role,
             strict_mode: shared.supports_strict_mode || (!is_usual && flag("supportsStrictMode", true)),
+            tool_schema: shared.tool_schema,
             reasoning_effort: flag("supportsReasoningEffort", true),
             max_output_tokens: flag("supportsMaxOutputTokens", !is_subscribed),
             long_cache: flag("supportsLongCacheRetention", is_usual),

@@ -28,7 +28,7 @@ use crate::prepare::{
 use crate::search;
 use crate::structured::{self, FormDefault};
 use crate::thinking::mapped;
-use crate::tool_schema::{self, SchemaDialect};
+use crate::tool_schema;
 use crate::{CacheRetention, CallOptions, clamp_level, level_name};
 
 /// Length of an id at most.
@@ -117,7 +117,7 @@ pub(super) fn encode(
             None => Tool::Function {
                 name: &tool.name,
                 description: &tool.description,
-                parameters: tool_schema::sent(tool, SchemaDialect::JsonSchema),
+                parameters: tool_schema::sent(tool, compat.tool_schema),
                 strict: compat.strict_mode.then_some(false),
             },
         });

@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::each_schema;
+use super::object::{distinct, listed};
+use super::{Expansion, each_schema};
 
 /// Keywords that are not taken.
 const DROPPED: &[&str] = &[
@@ -50,8 +51,6 @@ const DROPPED_TOO: &[&str] = &[
     "minItems",
     "maxItems",
 ];
-/// Schemas that references are replaced by, in all: where one refers to another twice, and that does again, they double.
-const MOST_RESOLVED: usize = 2_000;
 /// Levels of schemas that are cleaned; a part of the levels of JSON.
 const MOST_LEVELS: usize = 24;
 
@@ -81,7 +80,7 @@ pub(super) fn needs_cleaning(value: &Value) -> bool {
 
 /// The schema in keywords that are taken.
 pub(super) fn clean(value: &Value) -> Value {
-    let mut cleaner = Cleaner { root: value, open: Vec::new(), resolved: 0 };
+    let mut cleaner = Cleaner { root: value, open: Vec::new(), expansion: Expansion::default() };
     cleaner.schema(value, 0)
 }
 
@@ -89,7 +88,7 @@ struct Cleaner<'a> {
     root: &'a Value,
     /// The references that are being replaced: one of them within itself leads nowhere.
     open: Vec<String>,
-    resolved: usize,
+    expansion: Expansion,
 }
 
 impl Cleaner<'_> {
@@ -184,17 +183,15 @@ impl Cleaner<'_> {
             let kept = members.iter().filter(|(name, _)| names.contains(&name.as_str()));
             kept.map(|(name, value)| (name.clone(), value.clone())).collect()
         };
-        let is_open = self.open.iter().any(|open| open == reference);
-        self.resolved += 1;
-        if is_open || self.resolved > MOST_RESOLVED {
-            return json!({});
-        }
-        let Some(target) = reference.strip_prefix('#').and_then(|path| self.root.pointer(path)).cloned()
-        else {
+        let root = self.root;
+        let Some(target) = reference.strip_prefix('#').and_then(|path| root.pointer(path)) else {
             return Value::Object(kept(&["description", "title", "default"]));
         };
+        if self.open.iter().any(|open| open == reference) || !self.expansion.takes(target) {
+            return json!({});
+        }
         self.open.push(reference.to_owned());
-        let mut made = self.schema(&target, level + 1);
+        let mut made = self.schema(target, level + 1);
         self.open.pop();
         if let Value::Object(made) = &mut made {
             for (name, value) in kept(&["description", "title", "default"]) {
@@ -206,7 +203,7 @@ impl Cleaner<'_> {
 }
 
 /// Adds what is not there yet; properties and required names of both.
-fn merge(out: &mut Map<String, Value>, inner: Map<String, Value>) {
+pub(super) fn merge(out: &mut Map<String, Value>, inner: Map<String, Value>) {
     for (name, value) in inner {
         match (name.as_str(), out.get_mut(&name), value) {
             ("properties", Some(Value::Object(own)), Value::Object(more)) => {
@@ -215,11 +212,8 @@ fn merge(out: &mut Map<String, Value>, inner: Map<String, Value>) {
                 }
             }
             ("required", Some(Value::Array(own)), Value::Array(more)) => {
-                for name in more {
-                    if !own.contains(&name) {
-                        own.push(name);
-                    }
-                }
+                own.extend(more);
+                *own = distinct(std::mem::take(own));
             }
             (_, Some(_), _) => {}
             (_, None, value) => drop(out.insert(name, value)),
@@ -228,14 +222,14 @@ fn merge(out: &mut Map<String, Value>, inner: Map<String, Value>) {
 }
 
 /// Whether an alternative is that there is nothing.
-fn is_null(value: &Value) -> bool {
+pub(super) fn is_null(value: &Value) -> bool {
     value.get("type").and_then(Value::as_str) == Some("null")
         || value.get("const").is_some_and(Value::is_null)
         || value.get("enum").and_then(Value::as_array).is_some_and(|all| all.len() == 1 && all[0].is_null())
 }
 
 /// The values of alternatives that are all lists of one type.
-fn literals(all: &[Value]) -> Option<(&'static str, Vec<Value>)> {
+pub(super) fn literals(all: &[Value]) -> Option<(&'static str, Vec<Value>)> {
     let kind = |value: &Value| match value {
         Value::String(_) => Some("string"),
         Value::Bool(_) => Some("boolean"),
@@ -245,12 +239,9 @@ fn literals(all: &[Value]) -> Option<(&'static str, Vec<Value>)> {
     };
     let mut values: Vec<Value> = Vec::new();
     for one in all {
-        for value in one.get("enum")?.as_array()? {
-            if !values.contains(value) {
-                values.push(value.clone());
-            }
-        }
+        values.extend(listed(one)?);
     }
+    let values = distinct(values);
     let first = kind(values.first()?)?;
     values.iter().all(|value| kind(value) == Some(first)).then_some((first, values))
 }

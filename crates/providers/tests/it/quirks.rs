@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{Content, Json, Message, Model, ModelRequest, Thinking};
+use quipu_protocol::{Content, Json, Message, Model, ModelRequest, Thinking, ToolSpec};
 use quipu_providers::{CacheRetention, Call, CallOptions, HeaderChanges, ThinkingBudgets};
 use quipu_testkit::{Answer, FakeServer};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::encode::{assistant, call, request, result, thinking, user};
-use crate::wires::{self, Wire, api};
+use crate::wires::{self, WIRES, Wire, api};
 use crate::{
     code_assist, encode, encode_codex, encode_completions, encode_contents, encode_converse, encode_mistral,
     encode_pi_messages, encode_responses,
@@ -61,6 +61,27 @@ fn body(request: &ModelRequest, options: CallOptions) -> Value {
     let provider =
         wires::provider(&request.model, quipu_providers::Credentials::none(), &[], options).unwrap();
     serde_json::from_slice(&provider.encode(request).unwrap()).unwrap()
+}
+
+#[test]
+fn schemas_of_tools_are_those_of_the_server_on_each_wire() {
+    let schema =
+        r#"{"type":"object","properties":{"p":{"anyOf":[{"type":"string","minLength":7},{"type":"null"}]}}}"#;
+    for wire in WIRES {
+        let sent = |dialect: &str| {
+            let mut asked = asked(wire, &format!(r#"{{"toolSchema":"{dialect}"}}"#));
+            let parameters = Json::parse(schema).unwrap();
+            asked.tools = Arc::new([ToolSpec { name: "t".into(), description: "d".into(), parameters }]);
+            body(&asked, CallOptions::default()).to_string()
+        };
+        // What a server of Gemini takes is known by the wire.
+        let others = !matches!(wire, Wire::Contents | Wire::Envelope);
+        let has = |dialect: &str| ["minLength", "anyOf"].map(|word| sent(dialect).contains(word));
+        assert_eq!(has("json-schema"), [others, others], "{wire:?}");
+        assert_eq!(has("without-sizes"), [false, others], "{wire:?}");
+        assert_eq!(has("without-unions"), [others, false], "{wire:?}");
+        assert_eq!(has("subset"), [false, false], "{wire:?}");
+    }
 }
 
 /// The wire, `compat`, where to look in the body, and what is there without and with it.
@@ -148,7 +169,7 @@ fn each_quirk_does_what_it_says() {
 }
 
 /// Those that are about headers, the end of an answer, or a long cache are tried below.
-const ELSEWHERE: [&str; 10] = [
+const ELSEWHERE: [&str; 11] = [
     "keyHeader",
     "requiresToolsWithToolHistory",
     "sendSessionAffinityHeaders",
@@ -161,6 +182,8 @@ const ELSEWHERE: [&str; 10] = [
     "supportsWebSearch",
     // In the tests of the command.
     "supportsOutputSchema",
+    // In `schemas_of_tools_are_those_of_the_server_on_each_wire`.
+    "toolSchema",
 ];
 
 /// The documentation names each quirk, and each that it names has a row here.

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, waitpid};
@@ -44,6 +45,9 @@ impl ContainerEngine {
 pub(super) struct EngineProgram {
     pub(super) engine: ContainerEngine,
     pub(super) program: PathBuf,
+    helpers: Arc<Helpers>,
+    /// How long one call may take.
+    patience: Duration,
 }
 
 /// How a call ended, and what was said.
@@ -55,10 +59,18 @@ pub(super) struct EngineAnswer {
 
 impl EngineProgram {
     pub(super) fn find(engine: ContainerEngine) -> Result<Self, ContainerError> {
+        Self::among(Helpers::of_this_process(), engine, LONGEST)
+    }
+
+    /// As [`EngineProgram::find`], of other programs and with other patience.
+    pub(super) fn among(
+        helpers: Arc<Helpers>,
+        engine: ContainerEngine,
+        patience: Duration,
+    ) -> Result<Self, ContainerError> {
         let name = engine.program();
-        let program =
-            Helpers::of_this_process().find(name).ok_or(ContainerError::NoProgram { program: name })?;
-        Ok(Self { engine, program })
+        let program = helpers.find(name).ok_or(ContainerError::NoProgram { program: name })?;
+        Ok(Self { engine, program, helpers, patience })
     }
 
     /// Its own environment: nothing by which it takes code from elsewhere.
@@ -67,7 +79,7 @@ impl EngineProgram {
         let passes = |name: &str| own.contains(&name) || environment::passes(name);
         let mut all: BTreeMap<OsString, OsString> =
             std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(passes)).collect();
-        all.insert("PATH".into(), Helpers::of_this_process().path(self.engine.program()));
+        all.insert("PATH".into(), self.helpers.path(self.engine.program()));
         all
     }
 
@@ -92,12 +104,19 @@ impl EngineProgram {
         let (since, mut said, mut buffer) = (Instant::now(), Vec::new(), [0; 4096]);
         let mut ended = None;
         loop {
+            let is_late = since.elapsed() >= self.patience;
             match reader.read(&mut buffer) {
                 Ok(0) if ended.is_some() => break,
                 Ok(got @ 1..) => {
                     let room = MOST.saturating_sub(said.len());
                     said.extend(buffer.iter().take(got.min(room)));
-                    continue;
+                    // It may say more for as long as it is listened to, and so may what it left running.
+                    if !is_late {
+                        continue;
+                    }
+                    if ended.is_some() {
+                        break;
+                    }
                 }
                 Ok(_) => {}
                 // What it left running may hold the pipe.
@@ -115,16 +134,34 @@ impl EngineProgram {
                     continue;
                 }
             }
-            if since.elapsed() >= LONGEST {
+            if is_late {
                 end(pid);
-                let action =
-                    arguments.iter().find(|word| !word.starts_with('-')).cloned().unwrap_or_default();
-                return Err(ContainerError::TimedOut { program: self.engine.program(), action });
+                let action = arguments.iter().find(|word| !word.starts_with('-')).or(arguments.first());
+                return Err(ContainerError::TimedOut {
+                    program: self.engine.program(),
+                    action: action.cloned().unwrap_or_default(),
+                    patience: self.patience,
+                });
             }
             std::thread::sleep(PAUSE);
         }
         let succeeded = ended.is_some_and(|(_, status)| status.exit_status() == Some(0));
         Ok(EngineAnswer { succeeded, text: String::from_utf8_lossy(&said).trim().to_owned() })
+    }
+
+    /// The id of an image that is there.
+    pub(super) fn image_id(&self, image: &str) -> Result<String, ContainerError> {
+        let words = ["image", "inspect", "--format", "{{.Id}}", image].map(str::to_owned);
+        let said = self.call(&words)?;
+        if said.succeeded {
+            return Ok(said.text.lines().last().unwrap_or_default().to_owned());
+        }
+        let lower = said.text.to_ascii_lowercase();
+        let program = self.engine.program();
+        if ["no such image", "image not known", "unable to find"].iter().any(|sign| lower.contains(sign)) {
+            return Err(ContainerError::NoImage { program, image: image.to_owned() });
+        }
+        Err(ContainerError::Failed { program, action: "look for the image", said: said.text })
     }
 
     /// The same for a call that must succeed.

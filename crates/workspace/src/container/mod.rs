@@ -6,6 +6,7 @@
 //! program that uses it lets go of it; who uses it is known by locks on a file beside it, which end with a process however that
 //! ends. What is left over by one that was killed is stopped by the next use, or removed by another container's.
 
+mod check;
 mod engine;
 mod environment;
 mod mounts;
@@ -22,6 +23,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
 
+pub use check::{ContainerReport, EngineVersion, check_containers};
 pub use engine::ContainerEngine;
 use engine::EngineProgram;
 pub use mounts::ContainerMount;
@@ -194,12 +196,14 @@ pub enum ContainerError {
         said: String,
     },
     /// The program did not come to an end.
-    #[error("{program} did not end `{action}` within a minute")]
+    #[error("{program} did not end `{action}` within {} seconds", .patience.as_secs_f32())]
     TimedOut {
         /// Its name.
         program: &'static str,
         /// What it should do.
         action: String,
+        /// How long that was waited for.
+        patience: Duration,
     },
     /// The system failed.
     #[error(transparent)]
@@ -238,6 +242,18 @@ impl Containers {
     /// Whose containers these are.
     fn owner(&self) -> String {
         digest(&self.state.display().to_string(), 8)
+    }
+
+    /// Whether an image is named that can be one.
+    fn check_image_name(&self) -> Result<(), ContainerError> {
+        if self.image.trim().is_empty() {
+            return Err(ContainerError::Unnamed);
+        }
+        let is_image = self.image.starts_with(|first: char| first.is_ascii_alphanumeric());
+        if !is_image || self.image.contains(char::is_whitespace) {
+            return Err(ContainerError::Name { what: "the name of an image", text: self.image.clone() });
+        }
+        Ok(())
     }
 
     /// The same for commands that change nothing.
@@ -354,13 +370,7 @@ impl Container {
     /// # Errors
     /// Why there is none.
     pub(crate) fn start(settings: Containers) -> Result<Self, ContainerError> {
-        let is_image = settings.image.starts_with(|first: char| first.is_ascii_alphanumeric());
-        if settings.image.trim().is_empty() {
-            return Err(ContainerError::Unnamed);
-        }
-        if !is_image || settings.image.contains(char::is_whitespace) {
-            return Err(ContainerError::Name { what: "the name of an image", text: settings.image });
-        }
+        settings.check_image_name()?;
         let program = EngineProgram::find(settings.engine)?;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&settings.state)?;
         let name = settings.name();
@@ -380,22 +390,7 @@ impl Container {
 
     fn run(&mut self, is_alone: bool) -> Result<(), ContainerError> {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let image =
-            self.program.call(&words(&["image", "inspect", "--format", "{{.Id}}", &self.settings.image]))?;
-        if !image.succeeded {
-            let lower = image.text.to_ascii_lowercase();
-            if ["no such image", "image not known", "unable to find"].iter().any(|sign| lower.contains(sign))
-            {
-                let (program, image) = (self.settings.engine.program(), self.settings.image.clone());
-                return Err(ContainerError::NoImage { program, image });
-            }
-            return Err(ContainerError::Failed {
-                program: self.settings.engine.program(),
-                action: "look for the image",
-                said: image.text,
-            });
-        }
-        let image = image.text.lines().last().unwrap_or_default().to_owned();
+        let image = self.program.image_id(&self.settings.image)?;
         let mut arguments = self.settings.arguments(&image, &self.name)?;
         let config = digest(&arguments.join("\0"), 16);
         let format = format!("quipu {{{{.State.Running}}}} {{{{index .Config.Labels \"{CONFIG}\"}}}}");

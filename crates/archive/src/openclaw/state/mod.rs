@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 pub use documents::{IndexedSession, indexed_sessions};
 pub use profiles::{
-    PortableProfile, ProfileCredential, ProfileFault, ProfileRestReason, ProfileUse, profile_json,
-    profile_name, profile_of, use_of,
+    PortableProfile, ProfileCredential, ProfileFault, ProfileUse, profile_json, profile_name, profile_of,
+    use_of,
 };
 use serde_json::Value;
 use tempfile::TempDir;

@@ -1,6 +1,6 @@
 //! Credentials of an agent, one by one.
 
-use quipu_protocol::UnixMs;
+use quipu_protocol::{PauseReason, UnixMs};
 use serde_json::{Map, Value};
 
 /// Bytes of a key or token at most.
@@ -79,24 +79,7 @@ pub struct ProfileUse {
     /// How often it failed in a row.
     pub errors: u32,
     /// Until when it rests, why, and the only model that it concerns.
-    pub rest: Option<(UnixMs, ProfileRestReason, Option<String>)>,
-}
-
-/// Why a profile rests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProfileRestReason {
-    /// It was refused.
-    Refused,
-    /// It was revoked.
-    Revoked,
-    /// Its quota is exhausted.
-    Quota,
-    /// A limit of use was reached.
-    UsageLimit,
-    /// There were too many requests.
-    RateLimited,
-    /// The server had too much to do.
-    Overloaded,
+    pub rest: Option<(UnixMs, PauseReason, Option<String>)>,
 }
 
 /// A profile under the name that it has elsewhere.
@@ -216,18 +199,18 @@ pub fn use_of(stats: &Value) -> ProfileUse {
     let number = |name: &str| stats.get(name).and_then(Value::as_i64).unwrap_or_default();
     let text = |name: &str| stats.get(name).and_then(Value::as_str);
     let cooldown = match text("cooldownReason") {
-        Some("rate_limit") | None => ProfileRestReason::RateLimited,
-        Some("overloaded") => ProfileRestReason::Overloaded,
-        Some(_) => ProfileRestReason::Refused,
+        Some("rate_limit") | None => PauseReason::RateLimited,
+        Some("overloaded") => PauseReason::Overloaded,
+        Some(_) => PauseReason::Refused,
     };
     let disabled = match text("disabledReason") {
-        Some("auth_permanent") => ProfileRestReason::Revoked,
-        _ => ProfileRestReason::Quota,
+        Some("auth_permanent") => PauseReason::Revoked,
+        _ => PauseReason::Quota,
     };
     let model = |name: &str| text(name).map(str::to_owned);
     let rests = [
         (number("disabledUntil"), disabled, None),
-        (number("blockedUntil"), ProfileRestReason::UsageLimit, model("blockedModel")),
+        (number("blockedUntil"), PauseReason::UsageLimit, model("blockedModel")),
         (number("cooldownUntil"), cooldown, model("cooldownModel")),
     ];
     ProfileUse {
@@ -340,7 +323,7 @@ mod tests {
     fn longest_rest_of_a_profile_counts() {
         let stats = json!({ "lastUsed": 5, "errorCount": 3, "cooldownUntil": 10, "cooldownReason": "auth",
             "cooldownModel": "m", "disabledUntil": 20, "disabledReason": "billing" });
-        let expect = ProfileUse { last_used: 5, errors: 3, rest: Some((20, ProfileRestReason::Quota, None)) };
+        let expect = ProfileUse { last_used: 5, errors: 3, rest: Some((20, PauseReason::Quota, None)) };
         assert_eq!(use_of(&stats), expect);
         assert_eq!(use_of(&json!({ "cooldownUntil": -1 })), ProfileUse::default());
     }

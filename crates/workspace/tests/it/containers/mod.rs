@@ -1,5 +1,6 @@
 //! Commands in containers of podman, each run for real.
 
+mod check;
 mod image;
 
 use std::fs;
