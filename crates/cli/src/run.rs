@@ -633,12 +633,15 @@ impl Text {
             }
             Event::ContextPruned { results, tokens_before, tokens_after, node } => {
                 self.close()?;
+                let what = match results {
+                    0 => "earlier turns left out".to_owned(),
+                    results => format!("{results} old tool results pruned"),
+                };
+                let node = node.short();
                 note_in(
                     Paint::dim,
                     format!(
-                        "• {results} old tool results pruned: {tokens_before} tokens before, about {tokens_after} after; \
-                         node {}",
-                        node.short()
+                        "• {what}: {tokens_before} tokens before, about {tokens_after} after; node {node}"
                     ),
                 );
                 Ok(())

@@ -127,7 +127,7 @@ pub use prompt_parts::{PromptPart, PromptPartKind, PromptParts};
 pub use published::PublishSettings;
 pub use quipu_machine::{
     AGENT, CacheExpiry, CompactionSettings, Limits, LiveChanges, PolicyVersion, PruneSettings, QueueDrain,
-    TODO_WIDGET,
+    TODO_WIDGET, TurnLimit,
 };
 pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refusal};
 pub use reassembly::{ReassembledRequest, reassembled_request};

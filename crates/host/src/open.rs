@@ -211,7 +211,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
                 let changes = LiveChanges {
                     steering: Some(steering),
                     follow_up: Some(follow_up),
-                    auto_compaction: None,
+                    ..LiveChanges::default()
                 };
                 // One that is closed already takes nothing from its queues.
                 drop(opened.session.tune(changes).await);

@@ -51,6 +51,7 @@ impl Machine {
             || !self.due.is_empty()
             || self.compaction_is_due()
             || self.prune_is_due().is_some()
+            || self.turns_may_be_due()
         {
             return false;
         }

@@ -88,7 +88,7 @@ use todo::TodoState;
 pub use todo::{TODO_WIDGET, todo_lines};
 use tool_jump::ToolJumpState;
 use tuning::QueueDrains;
-pub use tuning::{LiveChanges, QueueDrain};
+pub use tuning::{LiveChanges, QueueDrain, TurnLimit};
 pub use types::*;
 
 /// How our nodes name their writer.
@@ -213,6 +213,7 @@ pub struct Machine {
     estimated: u64,
     prune: PruneSettings,
     cache_expiry: Option<Arc<CacheExpiry>>,
+    turns: TurnLimit,
     compaction: CompactionSettings,
     prefix: Prefix,
     /// What requests have before the conversation.
@@ -296,6 +297,7 @@ impl Machine {
             left,
             prune: start.prune,
             cache_expiry: start.cache_expiry,
+            turns: TurnLimit::default(),
             compaction: start.compaction,
             prefix_tokens,
             opening: OpeningMessages::of(start.prefix.epoch.context.as_ref()),

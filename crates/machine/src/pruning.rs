@@ -6,10 +6,10 @@ use std::sync::Arc;
 use quipu_protocol::{Entry, Event, Message, NodeId};
 use quipu_transcript::{
     Measure, Prune, PruneReport, PruneStart, PruneStyle, ToolGlobs, estimate_tokens, is_prunable, is_settled,
-    last_turns, measure, sent_tokens,
+    last_turns, measure, newest_turns, sent_tokens,
 };
 
-use super::{Draft, Machine, Phase, Plan, Start, Tag};
+use super::{Draft, Machine, Phase, Plan, Start, Tag, TurnLimit};
 
 /// What of old results is left out of requests once the provider does not hold the conversation any more: leaving it out costs
 /// nothing then. It is recorded, and holds from there on. The graph keeps the results whole.
@@ -158,7 +158,28 @@ impl PruneState {
 impl Machine {
     /// What is to be left out before the next call.
     pub(super) fn prune_is_due(&self) -> Option<Prune> {
-        self.pointers_are_due().or_else(|| self.expiry_is_due())
+        self.turns_are_due().or_else(|| self.pointers_are_due()).or_else(|| self.expiry_is_due())
+    }
+
+    /// The turns before the newest ones, once: when a run begins.
+    fn turns_are_due(&self) -> Option<Prune> {
+        let TurnLimit::Newest(turns) = self.turns else { return None };
+        if self.run.as_ref().is_none_or(|run| run.turn > 1) {
+            return None;
+        }
+        let prune = Prune::omitting(*self.nodes.get(newest_turns(self.messages.iter(), turns)?)?);
+        let is_useful = prune.savings(&self.messages, &self.nodes).next().is_some();
+        is_useful.then_some(prune)
+    }
+
+    /// Whether what is being committed may make [`Self::turns_are_due`].
+    pub(super) fn turns_may_be_due(&self) -> bool {
+        let TurnLimit::Newest(turns) = self.turns else { return false };
+        let users = |messages: &[Arc<Message>]| {
+            messages.iter().filter(|message| matches!(***message, Message::User(_))).count()
+        };
+        let most = usize::try_from(turns.get()).unwrap_or(usize::MAX);
+        users(&self.messages) + users(&self.adding) > most
     }
 
     /// Whether the provider still holds the conversation, as far as is known: it answered a moment ago. An answer of the

@@ -1,6 +1,8 @@
 //! What can be set of a session at any time, and is not recorded: how queues are emptied, and whether contexts are compacted by
 //! themselves.
 
+use std::num::NonZeroU32;
+
 use super::{Draft, Machine, PlanOp, Queue, QueuedInput};
 
 /// How much of a queue is taken at once.
@@ -13,6 +15,16 @@ pub enum QueueDrain {
     All,
 }
 
+/// How much of a conversation requests have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TurnLimit {
+    /// All that its context has.
+    #[default]
+    All,
+    /// So many of the newest turns of the user. What is before them when a run begins is left out from there on, which is recorded.
+    Newest(NonZeroU32),
+}
+
 /// Changes to a session that are not recorded; what is `None` stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LiveChanges {
@@ -22,6 +34,8 @@ pub struct LiveChanges {
     pub steering: Option<QueueDrain>,
     /// How much of the messages for the end of a run is taken there.
     pub follow_up: Option<QueueDrain>,
+    /// How many turns of the user requests have, from the next run on.
+    pub turns: Option<TurnLimit>,
 }
 
 /// How much of each queue is taken at once.
@@ -36,6 +50,7 @@ impl Machine {
         self.compaction.enabled = tuning.auto_compaction.unwrap_or(self.compaction.enabled);
         self.drains.steering = tuning.steering.unwrap_or(self.drains.steering);
         self.drains.follow_up = tuning.follow_up.unwrap_or(self.drains.follow_up);
+        self.turns = tuning.turns.unwrap_or(self.turns);
     }
 
     /// Takes the first waiting message of a queue, or all of them.

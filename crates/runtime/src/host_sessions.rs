@@ -19,7 +19,7 @@ use tokio::sync::{
 };
 use tokio::time::Instant;
 
-use crate::conversation_rules::{ConversationTimes, ResetSettings, SessionOwner};
+use crate::conversation_rules::{ConversationTimes, ResetSettings, SessionOwner, turn_limit};
 use crate::desk::SessionObserver;
 use crate::keys::{AgentId, DEFAULT_AGENT, DirectKeys, KeyPlace, SessionKey};
 use crate::queue::{Authority, MessageGroup};
@@ -265,6 +265,14 @@ impl HostSessions {
         Ok(borrowed)
     }
 
+    /// What the settings say now of the open session of a conversation: how many turns of the user its requests have. The sessions of
+    /// this have it before each run.
+    #[must_use]
+    pub fn live_changes(&self, key: &SessionKey) -> LiveChanges {
+        let turns = turn_limit(&self.0.home.config().turns, key);
+        LiveChanges { turns: Some(turns), ..LiveChanges::default() }
+    }
+
     /// Closes all sessions: what runs is aborted and recorded first.
     pub async fn close(&self) {
         let slots: Vec<_> =
@@ -345,13 +353,14 @@ impl SessionSource for HostSessions {
 impl HostSessions {
     /// The open session of a conversation; with a sender, for whose messages it works from now on.
     async fn opened(&self, key: &SessionKey, sender: Option<Sender>) -> Result<SourcedSession, Failure> {
+        let changes = self.live_changes(key);
         loop {
             let slot = self.0.slot(key);
             let state = slot.state.clone().read_owned().await;
             if state.is_gone {
                 continue;
             }
-            if let Some(session) = state.live(sender.as_ref()).await {
+            if let Some(session) = state.live(sender.as_ref(), changes).await {
                 return Ok(self.held(session, slot, state));
             }
             drop(state);
@@ -359,7 +368,7 @@ impl HostSessions {
             if state.is_gone {
                 continue;
             }
-            let live = state.live(sender.as_ref()).await;
+            let live = state.live(sender.as_ref(), changes).await;
             let session = match live {
                 Some(session) => session,
                 None => {
@@ -368,6 +377,8 @@ impl HostSessions {
                     match self.0.open(key, sender.clone()).await {
                         Ok(open) => {
                             let session = open.session.clone();
+                            // One that has ended by itself says so at its first use.
+                            drop(session.tune(changes).await);
                             state.open = Some(open);
                             session
                         }
@@ -409,10 +420,10 @@ impl HostSessions {
 }
 
 impl SlotState {
-    /// The session, where it has not ended, with the tools of a sender.
-    async fn live(&self, sender: Option<&Sender>) -> Option<Session> {
+    /// The session, where it has not ended, with what the settings say and the tools of a sender.
+    async fn live(&self, sender: Option<&Sender>, changes: LiveChanges) -> Option<Session> {
         let OpenConversation { session, filter, .. } = self.open.as_ref()?;
-        session.tune(LiveChanges::default()).await.ok()?;
+        session.tune(changes).await.ok()?;
         if let Some((filter, sender)) = filter.as_ref().zip(sender) {
             filter.set_sender(Some(sender.clone()));
         }
@@ -529,24 +540,13 @@ impl Inner {
     /// Says which session the conversation has; false where another process says otherwise.
     async fn keep(&self, key: &SessionKey, replaces: bool, id: &SessionId) -> Result<bool, StoreError> {
         let mut ops = row_ops(key, replaces, id);
-        ops.extend(self.listed(key).await?);
+        ops.push(listed(key));
         let commit = Commit { ops, durability: Durability::Power, ..Commit::default() };
         match self.store.commit(commit).await {
             Ok(()) => Ok(self.stored(key).await?.as_ref() == Some(id)),
             Err(StoreError::Missing { .. }) => Ok(false),
             Err(error) => Err(error),
         }
-    }
-
-    /// What puts a conversation on the list of all, where it is not on it.
-    async fn listed(&self, key: &SessionKey) -> Result<Option<Op>, StoreError> {
-        let (session, name) = (conversation_inbox(ALL), key.to_string());
-        let rows = self.store.pending(&session).await?.inbox;
-        if rows.iter().any(|row| row.queue == name) {
-            return Ok(None);
-        }
-        let item = InboxItem { id: name.as_str().into(), queue: name, input: Json::object() };
-        Ok(Some(Op::InboxPut { session, item }))
     }
 
     /// A place for one more open session.
@@ -620,6 +620,13 @@ fn row_ops(key: &SessionKey, replaces: bool, id: &SessionId) -> Vec<Op> {
     let input = Json::of(id.as_str()).unwrap_or_default();
     let item = InboxItem { id: ROW.into(), queue: key.to_string(), input };
     replaces.then_some(take).into_iter().chain([Op::InboxPut { session, item }]).collect()
+}
+
+/// Puts a conversation on the list of all. A row that is there stays, so nothing is read for it.
+fn listed(key: &SessionKey) -> Op {
+    let name = key.to_string();
+    let item = InboxItem { id: name.as_str().into(), queue: name, input: Json::object() };
+    Op::InboxPut { session: conversation_inbox(ALL), item }
 }
 
 /// The agent of a conversation.

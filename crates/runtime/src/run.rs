@@ -346,6 +346,11 @@ impl Conversations {
         self.0.replies.as_ref()
     }
 
+    /// A text without the secrets that are known.
+    pub(crate) fn sealed(&self, text: &str) -> String {
+        self.0.inbox.sealed(text)
+    }
+
     fn begin(&self, key: SessionKey, turn: Arc<QueueTurn>) {
         let stop = CancellationToken::new();
         let (sender, steer) = mpsc::channel(STEERED);

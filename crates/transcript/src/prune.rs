@@ -1,8 +1,9 @@
 //! Old results of tools that a request names instead of holding: the graph keeps them, and `recall` reads them.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use quipu_protocol::{Content, Json, Message, NodeId, ToolResultMessage};
+use quipu_protocol::{BashExecutionMessage, Content, Json, Message, NodeId, ToolResultMessage};
 use serde::{Deserialize, Serialize};
 
 use crate::compact::{estimate_tokens, sent_tokens};
@@ -53,6 +54,8 @@ pub enum PruneStyle {
     },
     /// A text.
     Clear(String),
+    /// Nothing: every message before the node is left out, whoever said it.
+    Omit,
 }
 
 impl PruneStyle {
@@ -172,11 +175,19 @@ impl Prune {
         for (message, node) in messages.iter_mut().zip(nodes).take(until).skip(skipped) {
             if let Some((pointer, tokens)) = self.instead(message, *node) {
                 *message = Arc::new(pointer);
-                pruned.results += 1;
+                // Whole turns are no results.
+                pruned.results += u64::from(self.style != PruneStyle::Omit);
                 pruned.tokens = pruned.tokens.saturating_add(tokens);
             }
         }
         pruned
+    }
+
+    /// One that leaves out all that was said before a message.
+    #[must_use]
+    pub fn omitting(before: NodeId) -> Self {
+        let (tools, from) = Default::default();
+        Self { before, min_characters: 0, style: PruneStyle::Omit, tools, from }
     }
 
     /// What it would save of these messages, each with its place: estimated tokens. Nothing is changed.
@@ -192,13 +203,16 @@ impl Prune {
 
     /// What stands in place of a message, and the estimated tokens that this saves.
     fn instead(&self, message: &Message, node: NodeId) -> Option<(Message, u64)> {
+        if self.style == PruneStyle::Omit {
+            return (!is_omitted(message)).then(|| (omitted(), sent_tokens(message)));
+        }
         let Message::ToolResult(result) = message else { return None };
         if !self.tools.has(&result.tool_name) {
             return None;
         }
         let text = match &self.style {
             PruneStyle::Pointer if is_prunable(message, self.min_characters) => words(result, node),
-            PruneStyle::Pointer => return None,
+            PruneStyle::Pointer | PruneStyle::Omit => return None,
             PruneStyle::Trim { head, tail } => trimmed(result, self.min_characters, *head, *tail)?,
             PruneStyle::Clear(text) => text.clone(),
         };
@@ -230,6 +244,34 @@ pub fn last_turns(messages: &[Arc<Message>], turns: u64) -> Option<usize> {
         }
         left == 0
     })
+}
+
+/// Where the newest `turns` turns of the user begin: the place of the message that begins them. `None` when there are no more.
+pub fn newest_turns<'a>(
+    messages: impl DoubleEndedIterator<Item = &'a Arc<Message>> + ExactSizeIterator,
+    turns: NonZeroU32,
+) -> Option<usize> {
+    let users = messages.enumerate().rev().filter(|(_, message)| matches!(***message, Message::User(_)));
+    let nth = usize::try_from(turns.get() - 1).unwrap_or(usize::MAX);
+    users.map(|(at, _)| at).nth(nth)
+}
+
+/// What no request has.
+fn omitted() -> Message {
+    Message::BashExecution(BashExecutionMessage {
+        command: String::new(),
+        output: String::new(),
+        exit_code: None,
+        cancelled: false,
+        truncated: false,
+        full_output_path: None,
+        exclude_from_context: Some(true),
+        timestamp: 0,
+    })
+}
+
+fn is_omitted(message: &Message) -> bool {
+    matches!(message, Message::BashExecution(bash) if bash.exclude_from_context == Some(true))
 }
 
 /// The text of a result that has more characters, without its middle.
@@ -409,8 +451,8 @@ mod tests {
         let prune = pointers(node(7), 4_000);
         assert!(!prune.entry().get().contains("style"), "as before there were others");
         let tools = ToolGlobs { allow: vec!["re*".into()], deny: vec!["read".into()] };
-        let styles =
-            [PruneStyle::Pointer, PruneStyle::Trim { head: 1, tail: 2 }, PruneStyle::Clear("x".into())];
+        let trim = PruneStyle::Trim { head: 1, tail: 2 };
+        let styles = [PruneStyle::Pointer, trim, PruneStyle::Clear("x".into()), PruneStyle::Omit];
         for style in styles {
             let prune = Prune { style, tools: tools.clone(), from: PruneStart::User, ..prune.clone() };
             assert_eq!(Prune::of_entry(&prune.entry()), Some(prune));
@@ -424,6 +466,32 @@ mod tests {
         ] {
             assert_eq!(Prune::of_entry(&Json::parse(other).unwrap()), None, "{other}");
         }
+    }
+
+    #[test]
+    fn omitted_turns_leave_nothing_in_a_request() {
+        let user = |text: &str| Arc::new(Message::user(text, 0));
+        let original = [
+            user("one"),
+            Arc::new(Message::Assistant(AssistantMessage::default())),
+            result(vec![Content::text("x")], false),
+            user("two"),
+            user("three"),
+        ];
+        let turns = |turns: u32| newest_turns(original.iter(), NonZeroU32::new(turns).unwrap());
+        assert_eq!([1, 2, 3, 4].map(turns), [Some(4), Some(3), Some(0), None]);
+        let nodes: Vec<NodeId> = (0..5).map(node).collect();
+        let omit = Prune::omitting(node(3));
+        let mut messages = original.to_vec();
+        assert_eq!(omit.savings(&messages, &nodes).count(), 3);
+        let report = omit.apply(&mut messages, &nodes);
+        assert_eq!((report.results, report.until), (0, 3));
+        let sent = crate::project_messages(messages.iter().cloned());
+        assert_eq!(sent, [user("two"), user("three")]);
+        assert_eq!(messages.iter().map(|message| sent_tokens(message)).sum::<u64>(), 2 + 1);
+        assert_eq!(newest_turns(messages.iter(), NonZeroU32::new(3).unwrap()), None);
+        // Again, it finds nothing.
+        assert_eq!(omit.savings(&messages, &nodes).count(), 0);
     }
 
     #[test]

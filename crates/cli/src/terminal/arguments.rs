@@ -163,7 +163,7 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 56] = [
+    const ELSEWHERE: [&str; 57] = [
         "past.",
         "tools",
         "web.",
@@ -217,6 +217,7 @@ mod tests {
         "budget.background",
         "messages.queue.",
         "session.reset.",
+        "session.history.",
         "memory.dreaming.",
         "sandbox.",
         "permissions.",

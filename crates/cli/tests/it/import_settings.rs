@@ -100,6 +100,11 @@ fn policies_of_agents_groups_and_senders_are_taken_over() {
     sandbox: { tools: { deny: ["read"] } },
     exec: { host: "gateway" },
   },
+  session: {
+    reset: { mode: "daily", atHour: 5 },
+    resetByType: { dm: { mode: "idle", idleMinutes: 90 }, thread: { mode: "daily" } },
+    resetByChannel: { telegram: { idleMinutes: 60 }, irc: { mode: "weekly" } },
+  },
   channels: { telegram: { botToken: "123:secret", groups: { "-100": { tools: { deny: ["edit"] } } } } },
 }"#;
     put(&world, "home/.openclaw/openclaw.json", theirs);
@@ -119,6 +124,14 @@ fn policies_of_agents_groups_and_senders_are_taken_over() {
             "byGroup": { "telegram:-100": { "deny": ["edit"] } },
         })
     );
+    assert_eq!(
+        settings["session"]["reset"],
+        json!({
+            "mode": "daily",
+            "atHour": 5,
+            "byKind": { "direct": { "mode": "idle", "idleMinutes": 90 }, "thread": { "mode": "daily" } },
+        })
+    );
     let left: Vec<&str> =
         rows.iter().filter(|row| row["outcome"] == "left").map(|row| row["key"].as_str().unwrap()).collect();
     assert_eq!(
@@ -128,6 +141,7 @@ fn policies_of_agents_groups_and_senders_are_taken_over() {
             "agents.list[0].tools.elevated",
             "tools.toolsBySender.name:Ann",
             "tools.exec",
+            "session.resetByChannel",
             "channels.telegram",
         ]
     );

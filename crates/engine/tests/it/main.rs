@@ -128,6 +128,8 @@ mod tobe_files;
 #[cfg(test)]
 mod tool_filter;
 #[cfg(test)]
+mod turn_limit;
+#[cfg(test)]
 mod unkept;
 #[cfg(test)]
 mod wire;

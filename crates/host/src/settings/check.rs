@@ -91,6 +91,14 @@ fn checked(key: &Key, value: &Value) -> CheckedValue {
             Value::Object(channels) => return CheckedValue::of(messages::check_times(name, channels)),
             _ => false,
         },
+        Kind::Resets(names) => match value {
+            Value::Object(rules) => return CheckedValue::of(messages::check_resets(name, names, rules)),
+            _ => false,
+        },
+        Kind::Turns(names) => match value {
+            Value::Object(limits) => return CheckedValue::of(messages::check_turns(name, names, limits)),
+            _ => false,
+        },
         Kind::Agents => match value {
             Value::Object(agents) => return CheckedValue::of(named_agents::check(name, agents)),
             _ => false,
@@ -266,6 +274,8 @@ pub(super) fn read_words(key: &Key, words: &str) -> Result<Value, String> {
         | Kind::ToolPolicies(_)
         | Kind::ChannelWords(_)
         | Kind::ChannelTimes
+        | Kind::Resets(_)
+        | Kind::Turns(_)
         | Kind::Agents
         | Kind::Servers
         | Kind::Semantic

@@ -46,7 +46,9 @@ pub(crate) use self::keep::check_setting;
 pub use self::keep::{FileChange, SettingError, SettingsFile, StoredSetting, set_setting, unset_setting};
 use self::layer::Layer;
 pub use self::layer::{Problem, ProblemKind, Source};
-pub use self::messages::{QueueConfig, ResetCause, ResetConfig};
+pub use self::messages::{
+    ChannelTurns, ChatNames, QueueConfig, ResetCause, ResetConfig, ResetRuleConfig, TurnLimits,
+};
 pub use self::named_agents::{AgentBudget, NamedAgent};
 pub(crate) use self::project::{Decision, ask_project_hooks, content_of, is_accepted, project_root};
 pub use self::project::{project_settings_path, project_to_trust, trust_project};
@@ -95,6 +97,8 @@ pub struct Settings {
     pub queue: QueueConfig,
     /// When conversations begin anew.
     pub resets: ResetConfig,
+    /// How many turns of the user requests of conversations have.
+    pub turns: TurnLimits,
     /// Which models get `apply_patch`.
     pub patch_tool: PatchTool,
     /// Which tools are offered, and when loops of calls are broken.
@@ -380,6 +384,7 @@ impl Settings {
             named_agents: named_agents::of(value("agents.byId")),
             queue: QueueConfig::of(&value),
             resets: ResetConfig::of(&value),
+            turns: TurnLimits::of(&value),
             patch_tool: PatchTool::of_word(word("applyPatch")),
             tools: ToolSettings::of(&value),
             web: WebSettings {

@@ -57,6 +57,8 @@ fn schema_of(key: &Key) -> Value {
         Kind::ChannelTimes => json!({ "type": "object", "additionalProperties": {
             "type": "integer", "minimum": 0, "maximum": super::messages::DEBOUNCE_MOST,
         } }),
+        Kind::Resets(names) => super::messages::resets_schema(names),
+        Kind::Turns(names) => super::messages::turns_schema(names),
         Kind::Agents => json!({ "type": "object", "additionalProperties": {
             "type": "object", "additionalProperties": false, "properties": {
                 "model": { "type": "string", "minLength": 1 },

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::messages::{self, ChatNames, RESET_MODES};
 use super::tool_policies::PolicyTable;
 
 /// A setting.
@@ -55,6 +56,10 @@ pub enum Kind {
     ChannelWords(&'static [&'static str]),
     /// Milliseconds by the names of channels.
     ChannelTimes,
+    /// Rules of when conversations begin anew, by these names.
+    Resets(ChatNames),
+    /// Turns of the user that requests have, by these names.
+    Turns(ChatNames),
     /// Agents by their ids.
     Agents,
     /// Addresses of model servers by their ids, or `false`.
@@ -142,7 +147,6 @@ const PROMPT: ProjectUse = ProjectUse::Refused("it chooses the system prompt");
 const TERMINAL: ProjectUse = ProjectUse::Refused("it applies to your terminal");
 const ALLOWED: ProjectUse = ProjectUse::Allowed;
 
-const RESET_MODES: &[&str] = &["off", "daily", "idle"];
 const QUEUE_MODES: &[&str] = &["steer", "followup", "collect", "interrupt"];
 const COUNT: Kind = Kind::Number { least: 1, most: u64::MAX };
 const SIZE: Kind = Kind::Number { least: 0, most: u64::MAX };
@@ -1058,6 +1062,46 @@ pub const KEYS: &[Key] = &[
         "minutes without messages after which a conversation begins anew; 0 is no limit",
     ),
     key(
+        "session.reset.byKind",
+        Kind::Resets(ChatNames::Kinds),
+        "{}",
+        Now,
+        HOME,
+        "`mode`, `atHour` and `idleMinutes` for conversations of a kind: `direct`, `group`, `thread`",
+    ),
+    key(
+        "session.reset.byChannel",
+        Kind::Resets(ChatNames::Channels),
+        "{}",
+        Now,
+        HOME,
+        "the same for those of single channels, before the kind",
+    ),
+    key(
+        "session.history.turns",
+        Kind::Number { least: 0, most: messages::TURNS_MOST },
+        "0",
+        Now,
+        HOME,
+        "newest turns of the user that requests of a conversation have; 0 for all",
+    ),
+    key(
+        "session.history.byKind",
+        Kind::Turns(ChatNames::Kinds),
+        "{}",
+        Now,
+        HOME,
+        "the same for conversations of a kind: `direct`, `group`",
+    ),
+    key(
+        "session.history.byChannel",
+        Kind::Turns(ChatNames::Channels),
+        "{}",
+        Now,
+        HOME,
+        "`direct`, `group` and `people` (by id) of single channels, before the kind",
+    ),
+    key(
         "messages.queue.mode",
         Kind::Word(QUEUE_MODES),
         "\"steer\"",
@@ -1366,6 +1410,10 @@ impl Kind {
             Self::ToolPolicies(PolicyTable::Groups) => "an object of policies by group".to_owned(),
             Self::ToolPolicies(PolicyTable::Senders) => "an object of lists by sender".to_owned(),
             Self::ChannelWords(_) | Self::ChannelTimes => "an object of values by channel".to_owned(),
+            Self::Resets(ChatNames::Kinds) => "an object of rules by kind".to_owned(),
+            Self::Resets(ChatNames::Channels) => "an object of rules by channel".to_owned(),
+            Self::Turns(ChatNames::Kinds) => "an object of numbers by kind".to_owned(),
+            Self::Turns(ChatNames::Channels) => "an object of limits by channel".to_owned(),
             Self::Agents => "an object of agents by id".to_owned(),
             Self::Servers => "an object of URLs, or false".to_owned(),
             Self::Semantic => "an object, or false".to_owned(),
@@ -1388,6 +1436,8 @@ impl Kind {
             Self::Servers | Self::Semantic => "object, or `false`".to_owned(),
             Self::ChannelWords(_)
             | Self::ChannelTimes
+            | Self::Resets(_)
+            | Self::Turns(_)
             | Self::Agents
             | Self::PurposeModels
             | Self::PurposeBudgets

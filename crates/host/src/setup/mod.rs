@@ -265,7 +265,7 @@ impl SetupImport<'_> {
                     break;
                 }
                 None if rule == "*" => {
-                    taken = Some(entry.value.clone());
+                    taken = Some(renamed(entry.value.clone(), words));
                     break;
                 }
                 None if let Some(name) = rule.strip_prefix("@member:") => {
@@ -661,6 +661,20 @@ pub(crate) fn setting_failure(error: crate::settings::SettingError) -> Failure {
         SettingError::Invalid(why) => Failure::request(why),
         SettingError::Refused { key, why } => Failure::request(format!("{} cannot be set: {why}", key.name)),
     }
+}
+
+/// A value whose members have our names, as far as they are told.
+fn renamed(value: Value, words: &str) -> Value {
+    let Value::Object(members) = value else { return value };
+    let ours = |theirs: &str| {
+        let mut pairs = words.split(',').filter_map(|rule| rule.split_once('='));
+        pairs.find(|(name, _)| *name == theirs).map(|(_, ours)| ours.to_owned())
+    };
+    let named = members.iter().filter_map(|(name, member)| Some((ours(name)?, member.clone())));
+    // What has our name already comes before what gets it.
+    let mut all: serde_json::Map<String, Value> = named.collect();
+    all.extend(members.into_iter().filter(|(name, _)| ours(name).is_none()));
+    Value::Object(all)
 }
 
 fn text_of(path: &Path) -> Result<String, String> {

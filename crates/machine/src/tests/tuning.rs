@@ -1,5 +1,7 @@
 //! Queues that are emptied at once.
 
+use std::num::NonZeroU32;
+
 use super::*;
 
 proptest! {
@@ -14,7 +16,9 @@ proptest! {
                 let drain = |at: u8| if choice & at > 0 { QueueDrain::All } else { QueueDrain::First };
                 let (steering, follow_up) = (Some(drain(1)), Some(drain(2)));
                 let auto_compaction = Some(choice & 4 > 0);
-                world.give(MachineInput::Tuned(LiveChanges { auto_compaction, steering, follow_up }));
+                let turns = NonZeroU32::new(u32::from(choice) % 4).map(TurnLimit::Newest);
+                let turns = Some(turns.unwrap_or_default());
+                world.give(MachineInput::Tuned(LiveChanges { auto_compaction, steering, follow_up, turns }));
             }
             world.play(next);
         }

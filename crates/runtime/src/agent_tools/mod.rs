@@ -5,7 +5,7 @@ mod history;
 mod send;
 mod tool;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::Tool;
 
@@ -68,7 +68,7 @@ pub struct AgentTools(Arc<SharedTools>);
 struct SharedTools {
     offered: Vec<AgentTool>,
     visibility: SessionVisibility,
-    bound: OnceLock<(WeakConversations, WeakSessions)>,
+    bound: Mutex<Option<(WeakConversations, WeakSessions)>>,
 }
 
 impl AgentTools {
@@ -76,7 +76,7 @@ impl AgentTools {
     #[must_use]
     pub fn new(offered: impl IntoIterator<Item = AgentTool>, visibility: SessionVisibility) -> Self {
         let offered = offered.into_iter().collect();
-        Self(Arc::new(SharedTools { offered, visibility, bound: OnceLock::new() }))
+        Self(Arc::new(SharedTools { offered, visibility, bound: Mutex::default() }))
     }
 
     /// The tools of the session of a conversation, for [`OpenRequest::added_tools`](quipu_host::OpenRequest::added_tools).
@@ -88,14 +88,16 @@ impl AgentTools {
         self.0.offered.iter().map(tool).collect()
     }
 
-    /// The conversations that they are about. The first call counts; before it, each call of a tool fails.
+    /// The conversations that they are about. The last call counts; before the first, each call of a tool fails.
     pub fn bind(&self, conversations: &Conversations, sessions: &HostSessions) {
-        drop(self.0.bound.set((conversations.downgrade(), sessions.downgrade())));
+        let bound = (conversations.downgrade(), sessions.downgrade());
+        *self.0.bound.lock().unwrap_or_else(PoisonError::into_inner) = Some(bound);
     }
 
     /// What they are about, as long as it is there.
     fn bound(&self) -> Option<(Conversations, HostSessions)> {
-        let (conversations, sessions) = self.0.bound.get()?;
+        let bound = self.0.bound.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (conversations, sessions) = bound?;
         Some((conversations.upgrade()?, sessions.upgrade()?))
     }
 

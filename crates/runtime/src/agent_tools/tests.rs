@@ -35,8 +35,17 @@ async fn serve<T, F: Future<Output = T>>(
     replies: Option<Replies>,
     work: impl FnOnce(Conversations) -> F,
 ) -> T {
+    serve_tools(world, AgentTools::new(AgentTool::ALL, visibility), replies, work).await
+}
+
+/// The same with these tools.
+async fn serve_tools<T, F: Future<Output = T>>(
+    world: &World,
+    tools: AgentTools,
+    replies: Option<Replies>,
+    work: impl FnOnce(Conversations) -> F,
+) -> T {
     let store: Arc<dyn Graph> = world.home.store().await.unwrap();
-    let tools = AgentTools::new(AgentTool::ALL, visibility);
     let (opener, offered) = (OpenRequest { here: world.here(), ..OpenRequest::default() }, tools.clone());
     let limits = HostSessionLimits::default();
     let more: crate::ConversationTools = Arc::new(move |key| offered.of(key));
@@ -278,4 +287,18 @@ async fn conversation_tools_are_offered_where_a_runtime_offers_them() {
     let names = names(&world);
     assert!(ours.iter().all(|name| names.iter().any(|offered| offered == name)), "{names:?}");
     assert!(results(&world)[0].contains("Nothing delivers messages here"));
+}
+
+#[tokio::test]
+async fn conversation_tools_are_about_what_was_bound_last() {
+    let world = World::new([says("one"), calls("session_status", &json!({})), says("two")]);
+    let tools = AgentTools::new(AgentTool::ALL, SessionVisibility::Agent);
+    for text in ["first", "second"] {
+        serve_tools(&world, tools.clone(), None, |all| async move {
+            all.run(says_to(MAIN, text)).await.unwrap();
+        })
+        .await;
+    }
+    let results = results(&world);
+    assert!(results[0].starts_with(&format!("conversation: {MAIN}\nstate: running")), "{results:?}");
 }

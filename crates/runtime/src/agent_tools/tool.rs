@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::caller::Caller;
 use super::{AgentTool, AgentTools, history, send};
 use crate::keys::SessionKey;
-use crate::replies::PostedMessage;
+use crate::replies::{PostedMessage, ToolPost};
 
 /// Bytes of a message that a tool sends.
 const MESSAGE: usize = 64 << 10;
@@ -112,20 +112,26 @@ impl ConversationTool {
         arguments: Arguments,
         cx: &ToolContext,
     ) -> Result<String, String> {
-        let Arguments { text, media, to, .. } = arguments;
+        let Arguments { text, media: names, to, .. } = arguments;
         let text = text.unwrap_or_default();
-        if text.len() > MESSAGE || media.len() > MEDIA {
+        if text.len() > MESSAGE || names.len() > MEDIA {
             return Err(format!(
                 "A message has at most {MESSAGE} bytes and {MEDIA} files. Nothing was sent."
             ));
         }
-        let media: Vec<String> = media.iter().map(|name| media_file(name, cx)).collect::<Result<_, _>>()?;
+        let media: Vec<String> = names.iter().map(|name| media_file(name, cx)).collect::<Result<_, _>>()?;
         let replies = caller.conversations.replies().ok_or("Nothing delivers messages here.")?;
-        let message = PostedMessage { call: (cx.run.clone(), call.id.clone()), text, media, to };
+        // As answers are: secrets that the call was given back reach no chat.
+        let text = caller.conversations.sealed(&text);
+        let message = PostedMessage { call: (cx.run.clone(), call.id.clone()), text, media, names, to };
         let allows = |source: &str| source.contains("://") || media_file(source, cx).is_ok();
         match replies.post_of_tool(&self.own, message, &allows).await {
-            Ok(1) => Ok("Sent.".to_owned()),
-            Ok(parts) => Ok(format!("Sent, as {parts} messages.")),
+            Ok(ToolPost::Sent { parts: 1 }) => Ok("Sent.".to_owned()),
+            Ok(ToolPost::Sent { parts }) => Ok(format!("Sent, as {parts} messages.")),
+            Ok(ToolPost::Repeated) => {
+                Ok("This was sent already, before the process was restarted. It is not sent again."
+                    .to_owned())
+            }
             Err(error) => Err(format!("Nothing was sent: {error}.")),
         }
     }

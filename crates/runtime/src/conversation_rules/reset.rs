@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quipu_host::{ResetCause, ResetConfig};
+use quipu_host::{ResetCause, ResetConfig, ResetRuleConfig};
 use quipu_protocol::UnixMs;
 use quipu_schedule::{DayBoundary, ScheduleError};
 use serde::{Deserialize, Serialize};
@@ -51,6 +51,8 @@ pub enum ResetMode {
     Daily,
     /// By idleness alone.
     Idle,
+    /// By nothing.
+    Off,
 }
 
 /// When sessions of a kind begin anew, as settings have it.
@@ -140,16 +142,33 @@ pub enum ResetReason {
 }
 
 impl From<&ResetConfig> for ResetSettings {
-    /// The settings of a host, which has one rule for all.
+    /// The settings of a host. What a rule leaves open is as for all.
     fn from(config: &ResetConfig) -> Self {
-        let reset = config.mode.map(|cause| {
-            let (mode, at_hour) = match cause {
-                ResetCause::Daily => (ResetMode::Daily, config.at_hour),
-                ResetCause::Idle => (ResetMode::Idle, None),
+        let of = |rule: &ResetRuleConfig| {
+            let mode = match rule.mode {
+                Some(ResetCause::Daily) => ResetMode::Daily,
+                Some(ResetCause::Idle) => ResetMode::Idle,
+                Some(ResetCause::Never) => ResetMode::Off,
+                None if rule.idle_minutes.is_some() && rule.at_hour.is_none() => ResetMode::Idle,
+                None => ResetMode::Daily,
             };
-            ResetRule { mode: Some(mode), at_hour, idle_minutes: config.idle_minutes }
-        });
-        Self { reset, ..Self::default() }
+            let at_hour = rule.at_hour.or(config.at_hour).filter(|_| mode == ResetMode::Daily);
+            let idle_minutes = rule.idle_minutes.or(config.idle_minutes);
+            ResetRule { mode: Some(mode), at_hour, idle_minutes }
+        };
+        let ResetConfig { mode, at_hour, idle_minutes, by_kind, by_channel } = config;
+        let all = ResetRuleConfig { mode: *mode, at_hour: *at_hour, idle_minutes: *idle_minutes };
+        let kind = |name: &str| by_kind.get(name).map(of);
+        Self {
+            reset: mode.map(|_| of(&all)),
+            reset_by_type: ResetByKind {
+                direct: kind("direct"),
+                group: kind("group"),
+                thread: kind("thread"),
+            },
+            reset_by_channel: by_channel.iter().map(|(channel, rule)| (channel.clone(), of(rule))).collect(),
+            idle_minutes: None,
+        }
     }
 }
 
@@ -200,6 +219,7 @@ impl ResetSettings {
         let daily = match mode {
             ResetMode::Daily => Some(DayBoundary::of(hour, zone)?),
             ResetMode::Idle => None,
+            ResetMode::Off => return Ok(ResetPolicy::default()),
         };
         let idle = minutes
             .filter(|minutes| *minutes > 0)
@@ -311,6 +331,52 @@ mod tests {
         assert!(serde_json::from_str::<ResetSettings>(r#"{"resets":1}"#).is_err());
         let wrong = settings(r#"{"reset":{"mode":"daily","atHour":24}}"#);
         assert!(wrong.resolve(&key, SessionOwner::Server, "UTC").is_err());
+    }
+
+    #[test]
+    fn settings_of_a_host_give_rules_by_kind_and_channel() {
+        let rule = |mode, at_hour, idle_minutes| ResetRuleConfig { mode, at_hour, idle_minutes };
+        let kinds = [
+            ("group", rule(None, None, Some(7))),
+            ("thread", rule(None, None, None)),
+            ("direct", rule(Some(ResetCause::Daily), Some(5), Some(0))),
+        ];
+        let channels = [
+            ("irc", rule(Some(ResetCause::Never), None, None)),
+            ("sms", rule(Some(ResetCause::Idle), None, None)),
+        ];
+        let mut config = ResetConfig {
+            mode: None,
+            at_hour: Some(6),
+            idle_minutes: Some(30),
+            by_kind: kinds.map(|(name, rule)| (name.to_owned(), rule)).into(),
+            by_channel: channels.map(|(name, rule)| (name.to_owned(), rule)).into(),
+        };
+        let of = |config: &ResetConfig, key: &str| {
+            let key = SessionKey::parse(key).unwrap();
+            ResetSettings::from(config).resolve(&key, SessionOwner::Program, "UTC").unwrap()
+        };
+        let policy = |hour: Option<u8>, minutes: Option<u64>| ResetPolicy {
+            daily: hour.map(|hour| DayBoundary::of(hour, "UTC").unwrap()),
+            idle: minutes.map(|minutes| Duration::from_secs(minutes * 60)),
+        };
+        for (key, expect) in [
+            ("agent:main:main", policy(Some(5), None)),
+            ("agent:main:slack:direct:7", policy(Some(5), None)),
+            ("agent:main:slack:group:g", policy(None, Some(7))),
+            ("agent:main:slack:group:g:topic:3", policy(Some(6), Some(30))),
+            ("agent:main:irc:direct:7", policy(None, None)),
+            ("agent:main:irc:group:g", policy(None, None)),
+            ("agent:main:sms:group:g", policy(None, Some(30))),
+            ("cron:job", policy(None, None)),
+        ] {
+            assert_eq!(of(&config, key), expect, "{key}");
+        }
+        config.by_kind.clear();
+        assert_eq!(of(&config, "agent:main:slack:group:g"), policy(None, None), "nothing holds for all");
+        config.mode = Some(ResetCause::Daily);
+        assert_eq!(of(&config, "agent:main:slack:group:g"), policy(Some(6), Some(30)));
+        assert_eq!(of(&config, "agent:main:irc:group:g"), policy(None, None));
     }
 
     #[test]

@@ -355,6 +355,40 @@ async fn sandbox_takes_all_but_the_main_conversation() {
 }
 
 #[tokio::test]
+async fn conversations_begin_anew_by_channel_and_kind() {
+    let world = World::new(replies(4));
+    let file = world.dir.path().join("home/settings.json");
+    let mut settings: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    settings["session"] = serde_json::json!({ "reset": {
+        "byKind": { "group": { "idleMinutes": 60 }, "direct": { "mode": "idle", "idleMinutes": 600 } },
+        "byChannel": { "IRC": { "mode": "off" } },
+    } });
+    std::fs::write(&file, settings.to_string()).unwrap();
+    let sessions = world.host_sessions(limits(8)).await;
+    let chats = [
+        "agent:main:sms:group:g",
+        "agent:main:main",
+        "agent:main:irc:group:g",
+        "agent:main:sms:group:g:topic:1",
+    ];
+    for chat in chats {
+        say(&sessions, chat, "hello").await;
+    }
+    let soon = quipu_host::now() + 2 * 3_600_000;
+    let mut begun = Vec::new();
+    for chat in chats {
+        sessions.renew_at(&key(chat), soon).await.unwrap();
+        begun.push(sessions.session_of(&key(chat)).await.unwrap().is_none());
+    }
+    assert_eq!(begun, [true, false, false, false]);
+    sessions.renew_at(&key("agent:main:main"), soon + 10 * 3_600_000).await.unwrap();
+    assert_eq!(sessions.session_of(&key("agent:main:main")).await.unwrap(), None);
+    // Those that began anew are still on the list.
+    assert_eq!(sessions.conversations().await.unwrap().len(), 4);
+    sessions.close().await;
+}
+
+#[tokio::test]
 async fn idle_conversation_begins_anew_where_settings_say_so() {
     let world = World::new(replies(2));
     let chat = key("agent:main:main");

@@ -186,6 +186,10 @@ impl MessageInbox {
     }
 
     /// An id for [`MessageInbox::put_as`].
+    pub(crate) fn sealed(&self, text: &str) -> String {
+        self.0.sealer.seal(text).into_owned()
+    }
+
     pub(crate) fn fresh_id() -> ItemId {
         uuid::Uuid::now_v7().to_string().into()
     }

@@ -5,6 +5,7 @@ mod post;
 mod rows;
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,10 +24,10 @@ use tokio::time::Instant;
 
 use crate::keys::SessionKey;
 use crate::queue::{QueueTurn, Route};
-pub use post::{MESSAGE_TOOL, PostError};
-pub(crate) use post::{PostedMessage, SESSIONS_CHANNEL};
+pub use post::{MESSAGE_TOOL, PostError, SESSIONS_CHANNEL};
+pub(crate) use post::{PostedMessage, ToolPost};
 pub(crate) use rows::OwedReply;
-use rows::{OutboxRows, ReplyRow, StoredReply};
+use rows::{OutboxRows, ReplyRow, SentCall, StoredReply};
 
 /// Replies of one route that wait at most: with more, no turn of that route begins.
 pub const REPLY_LIMIT: usize = 1_024;
@@ -34,6 +35,8 @@ pub const REPLY_LIMIT: usize = 1_024;
 const REFUSED: usize = 256;
 /// How long a chat may take to acknowledge a message before it counts as lost.
 const OFFER: Duration = Duration::from_secs(60);
+/// What is owed to conversations changes under so many locks.
+const LOCKS: u64 = 64;
 /// When it is tried again to store that something was acknowledged.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
@@ -128,6 +131,8 @@ struct Inner {
     began: Instant,
     number: AtomicU64,
     owed: Mutex<HashMap<SessionKey, OwedReply>>,
+    /// Held while what is owed to a conversation is read, changed and stored.
+    changing: Vec<tokio::sync::Mutex<()>>,
     outboxes: Mutex<HashMap<Route, RouteOutbox>>,
     /// Routes at which there may be something to do.
     changed: Mutex<HashSet<Route>>,
@@ -151,6 +156,8 @@ pub(crate) struct ReplyFlow {
     answers: u32,
     /// Calls that were over before their answer was stored, and whether they failed.
     early: HashMap<CallId, bool>,
+    /// Messages that tools had sent when the process before this one ended, whose results it may not have stored.
+    sent: Vec<SentCall>,
 }
 
 impl ReplyFlow {
@@ -165,7 +172,7 @@ impl ReplyFlow {
         options.current_message.clone_from(&owed.message);
         // Not the run of the session: it is another one when it is continued by another process.
         let stream = ReplyStream::new(RunId::from(owed.turn.as_str()), options);
-        Some(Self { stream, answers: 0, early: HashMap::new() })
+        Some(Self { stream, answers: 0, early: HashMap::new(), sent: owed.sent.clone() })
     }
 
     /// A call is over; what it sent is not sent again.
@@ -186,14 +193,17 @@ impl ReplyFlow {
                 let text = if is_whole { answer.text() } else { String::new() };
                 outputs.extend(self.stream.on(StreamInput::MessageEnded { text: Some(&text) }, at));
                 for call in answer.content.iter().filter_map(Content::as_tool_call) {
-                    if let Some(sent) = post::sent(call).or_else(|| routes.sent(&call.name, &call.arguments))
-                    {
-                        let SentMessage { text, media, target } = sent;
-                        let sent = self.stream.sent_texts();
-                        sent.begin(call.id.clone(), &text, &media, target.as_deref());
-                        if let Some(failed) = self.early.get(&call.id) {
-                            sent.end(&call.id, *failed);
-                        }
+                    let Some(sent) = post::sent(call).or_else(|| routes.sent(&call.name, &call.arguments))
+                    else {
+                        continue;
+                    };
+                    let is_stored = post::is_stored(&self.sent, call);
+                    let failed = self.early.get(&call.id).map(|failed| *failed && !is_stored);
+                    let SentMessage { text, media, target } = sent;
+                    let sent = self.stream.sent_texts();
+                    sent.begin(call.id.clone(), &text, &media, target.as_deref());
+                    if let Some(failed) = failed.or(is_stored.then_some(false)) {
+                        sent.end(&call.id, failed);
                     }
                 }
                 self.early.clear();
@@ -233,6 +243,7 @@ impl Replies {
             began: Instant::now(),
             number: AtomicU64::new(number),
             owed: Mutex::new(owed.into_iter().collect()),
+            changing: (0..LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
             outboxes: Mutex::new(outboxes.collect()),
             changed: Mutex::default(),
             wake: Notify::new(),
@@ -290,6 +301,7 @@ impl Replies {
         turn: &QueueTurn,
         view: &View,
     ) -> Result<Option<ReplyFlow>, ReplyError> {
+        let _changing = self.changing(key).await;
         let route = &turn.group.route;
         let owed = match self.owed(key) {
             // An attempt before did not get further.
@@ -303,6 +315,7 @@ impl Replies {
                 message: turn.message_ids.last().cloned(),
                 answers: 0,
                 continued: 0,
+                sent: Vec::new(),
             },
         };
         let Some(flow) = ReplyFlow::of(self, key, &owed) else { return Ok(None) };
@@ -315,9 +328,18 @@ impl Replies {
 
     /// Stores that another process continues what is owed.
     pub(crate) async fn continues(&self, key: &SessionKey) -> Result<(), StoreError> {
+        let _changing = self.changing(key).await;
         let Some(owed) = self.owed(key) else { return Ok(()) };
         self.put_owed(key, OwedReply { continued: owed.continued.saturating_add(1), ..owed }, Vec::new())
             .await
+    }
+
+    /// Nothing else changes what is owed to a conversation meanwhile.
+    async fn changing(&self, key: &SessionKey) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        let at = usize::try_from(hasher.finish() % LOCKS).ok()?;
+        Some(self.0.changing.get(at)?.lock().await)
     }
 
     async fn put_owed(&self, key: &SessionKey, owed: OwedReply, more: Vec<Op>) -> Result<(), StoreError> {
@@ -331,6 +353,7 @@ impl Replies {
 
     /// Nothing more is owed to a conversation.
     pub(crate) async fn finish(&self, key: &SessionKey) -> Result<(), StoreError> {
+        let _changing = self.changing(key).await;
         let Some(owed) = self.owed(key) else { return Ok(()) };
         let ops = vec![ReplyRow::Owed(Box::new(owed)).take()];
         match self.0.store.commit(Commit { ops, durability: Durability::Process, ..Commit::default() }).await
@@ -371,6 +394,7 @@ impl Replies {
         message: &Message,
     ) -> Result<(), StoreError> {
         let outputs = flow.outputs(message, &*self.0.routes, self.now());
+        let _changing = self.changing(key).await;
         let Some(owed) = self.owed(key) else { return Ok(()) };
         if !matches!(message, Message::Assistant(_)) || flow.answers <= owed.answers {
             return Ok(());
@@ -381,40 +405,6 @@ impl Replies {
         self.put_owed(key, OwedReply { answers: flow.answers, ..owed }, ops).await?;
         self.add(key, &route, replies);
         Ok(())
-    }
-
-    /// Says something that no run says, such as an alert. It is stored, and delivered behind what waits on its route, under a key of `name`;
-    /// nothing is said a second time under a name that waits.
-    ///
-    /// # Errors
-    /// What the store says; nothing is said then.
-    pub async fn post(
-        &self,
-        key: &SessionKey,
-        route: &Route,
-        name: &RunId,
-        text: &str,
-    ) -> Result<PostOutcome, StoreError> {
-        let Some(ReplyRoute { mut options, .. }) = self.0.routes.route(key, route) else {
-            return Ok(PostOutcome::Unwanted);
-        };
-        if lock(&self.0.outboxes).get(route).is_some_and(|one| one.outbox.replies().len() >= REPLY_LIMIT) {
-            return Ok(PostOutcome::Full);
-        }
-        options.drain = DrainPoint::MessageEnd;
-        options.pacing = None;
-        let mut stream = ReplyStream::new(name.clone(), options);
-        let mut outputs = stream.on(StreamInput::MessageStarted, self.now());
-        outputs.extend(stream.on(StreamInput::MessageEnded { text: Some(text) }, self.now()));
-        let replies = self.made(outputs, route);
-        if replies.is_empty() {
-            return Ok(PostOutcome::Unwanted);
-        }
-        let ops = replies.iter().map(|reply| ReplyRow::Reply(Box::new(reply.clone())).put(&key.to_string()));
-        let commit = Commit { ops: ops.collect(), durability: Durability::Power, ..Commit::default() };
-        self.0.store.commit(commit).await?;
-        self.add(key, route, replies);
-        Ok(PostOutcome::Stored)
     }
 
     /// Numbered replies of what a stream gives.

@@ -4,25 +4,46 @@ use std::sync::atomic::Ordering;
 
 use quipu::protocol::{CallId, RunId, ToolCall};
 use quipu::store::{Commit, Durability, StoreError};
-use quipu_outbound::{Block, DrainPoint, Outbox, ReplyStream, StreamInput, StreamOutput};
+use quipu_outbound::{
+    Block, DrainPoint, Outbox, ReplyKey, ReplyStream, StreamInput, StreamOptions, StreamOutput,
+};
+use sha2::{Digest as _, Sha256};
 
-use super::rows::{ReplyRow, StoredReply};
-use super::{REPLY_LIMIT, Replies, ReplyRoute, SentMessage, lock};
+use super::rows::{OwedReply, ReplyRow, SentCall, StoredReply};
+use super::{PostOutcome, REPLY_LIMIT, Replies, ReplyRoute, SentMessage, lock};
 use crate::keys::SessionKey;
+use crate::queue::Route;
 
 /// The tool that sends messages.
 pub const MESSAGE_TOOL: &str = "message";
 
 /// The channel of messages from one conversation to another: no chat has it, so what answers them goes back to who waits for it.
-pub(crate) const SESSIONS_CHANNEL: &str = "sessions";
+pub const SESSIONS_CHANNEL: &str = "sessions";
+
+/// Messages of tools that a turn remembers, so that none is sent twice after a crash.
+const SENT: usize = 64;
+
+/// What became of a message of a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ToolPost {
+    /// It is stored, and on its way.
+    Sent {
+        /// In so many messages.
+        parts: u32,
+    },
+    /// The turn sent it before another process continued it.
+    Repeated,
+}
 
 /// A message of a tool.
 pub(crate) struct PostedMessage {
     /// The run of the session and the call.
     pub(crate) call: (RunId, CallId),
     pub(crate) text: String,
-    /// Addresses, and true paths of files.
+    /// True paths of files.
     pub(crate) media: Vec<String>,
+    /// The same, as the model names them.
+    pub(crate) names: Vec<String>,
     /// Another chat, as the model names it.
     pub(crate) to: Option<String>,
 }
@@ -63,67 +84,137 @@ pub(super) fn sent(call: &ToolCall) -> Option<SentMessage> {
     Some(SentMessage { text: text("text").unwrap_or_default(), media, target: None })
 }
 
+/// Whether the message of a call is stored already, as the rows of a process before this one say.
+pub(super) fn is_stored(sent: &[SentCall], call: &ToolCall) -> bool {
+    let of_call = |one: &&SentCall| one.call == call.id;
+    let Some(arguments) = self::sent(call).filter(|_| sent.iter().any(|one| of_call(&one))) else {
+        return false;
+    };
+    let digest = digest(&arguments.text, &arguments.media, None);
+    sent.iter().filter(of_call).any(|one| one.digest == digest)
+}
+
+/// What is compared of a message.
+fn digest(text: &str, names: &[String], to: Option<&str>) -> String {
+    let whole = serde_json::json!([text, names, to]).to_string();
+    Sha256::digest(whole).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Blocks of one reply that no answer of a run is.
+struct PostedReply<'a> {
+    conversation: &'a SessionKey,
+    route: &'a Route,
+    reply: ReplyKey,
+    blocks: Vec<Block>,
+    durability: Durability,
+}
+
+/// What a text says in a chat with these options.
+fn blocks_of(name: RunId, mut options: StreamOptions, text: &str) -> (ReplyKey, Vec<Block>) {
+    options.drain = DrainPoint::MessageEnd;
+    options.pacing = None;
+    let mut stream = ReplyStream::new(name, options);
+    let mut outputs = stream.on(StreamInput::MessageStarted, 0);
+    outputs.extend(stream.on(StreamInput::MessageEnded { text: Some(text) }, 0));
+    let blocks = outputs.into_iter().filter_map(|output| match output {
+        StreamOutput::Block { block, .. } => Some(block),
+        StreamOutput::Closed { .. } | StreamOutput::Flushed => None,
+    });
+    (stream.key(), blocks.collect())
+}
+
 impl Replies {
+    /// Says something that no run says, such as an alert. It is stored, and delivered behind what waits on its route, under a key of `name`;
+    /// nothing is said a second time under a name that waits.
+    ///
+    /// # Errors
+    /// What the store says; nothing is said then.
+    pub async fn post(
+        &self,
+        key: &SessionKey,
+        route: &Route,
+        name: &RunId,
+        text: &str,
+    ) -> Result<PostOutcome, StoreError> {
+        let Some(ReplyRoute { options, .. }) = self.0.routes.route(key, route) else {
+            return Ok(PostOutcome::Unwanted);
+        };
+        let (reply, blocks) = blocks_of(name.clone(), options, text);
+        let durability = Durability::Power;
+        let posted = PostedReply { conversation: key, route, reply, blocks, durability };
+        match self.store_posted(posted, None).await {
+            Ok(_) => Ok(PostOutcome::Stored),
+            Err(PostError::Full) => Ok(PostOutcome::Full),
+            Err(PostError::Store(error)) => Err(error),
+            Err(PostError::Empty | PostError::NoChat | PostError::Unknown(_)) => Ok(PostOutcome::Unwanted),
+        }
+    }
+
     /// Stores a message for the chat of the run that is active in a conversation; it is offered as answers are, in their order and
-    /// under one key. Media that stand in the text are its blocks' own, and `allows` says which of them may be sent.
+    /// under one key. Media that stand in the text are its blocks' own, and `allows` says which of them may be sent. A message
+    /// that the same turn sent before another process continued it is not stored again.
     pub(crate) async fn post_of_tool(
         &self,
         key: &SessionKey,
         message: PostedMessage,
         allows: &(dyn Fn(&str) -> bool + Sync),
-    ) -> Result<u32, PostError> {
-        let owed = self.owed(key).ok_or(PostError::NoChat)?;
+    ) -> Result<ToolPost, PostError> {
+        let _changing = self.changing(key).await;
+        let mut owed = self.owed(key).ok_or(PostError::NoChat)?;
+        let (run, call) = message.call;
+        let digest = digest(&message.text, &message.names, message.to.as_deref());
+        if owed.sent.iter().any(|sent| sent.run != run && sent.digest == digest) {
+            return Ok(ToolPost::Repeated);
+        }
         let route = match message.to {
             Some(name) => self.0.routes.named(&owed.route, &name).ok_or(PostError::Unknown(name))?,
-            None => owed.route,
+            None => owed.route.clone(),
         };
         let ReplyRoute { mut options, .. } = self.0.routes.route(key, &route).ok_or(PostError::NoChat)?;
-        options.drain = DrainPoint::MessageEnd;
-        options.pacing = None;
         options.enforce_final = false;
-        options.current_message = owed.message;
+        options.current_message.clone_from(&owed.message);
+        // The number counts in one process, which has the run alone. Ids of calls are the model's to choose, and are not used.
         let number = self.0.number.fetch_add(1, Ordering::Relaxed) + 1;
-        let (run, call) = message.call;
-        // Models repeat the ids of calls, and the number counts in one process.
-        let mut stream = ReplyStream::new(RunId::from(format!("{run}/{call}/{number}")), options);
-        let mut outputs = stream.on(StreamInput::MessageStarted, 0);
-        outputs.extend(stream.on(StreamInput::MessageEnded { text: Some(&message.text) }, 0));
-        let mut blocks: Vec<Block> = outputs
-            .into_iter()
-            .filter_map(|output| match output {
-                StreamOutput::Block { block, .. } => Some(block),
-                StreamOutput::Closed { .. } | StreamOutput::Flushed => None,
-            })
-            .collect();
+        let name = RunId::from(format!("message-{run}-{number}"));
+        let (reply, mut blocks) = blocks_of(name, options, &message.text);
         blocks.iter_mut().for_each(|block| block.media.retain(|source| allows(source)));
         match blocks.last_mut() {
             Some(last) => last.media.extend(message.media),
             None => blocks.push(Block { media: message.media, ..Block::default() }),
         }
+        owed.sent.push(SentCall { run, call, digest });
+        let excess = owed.sent.len().saturating_sub(SENT);
+        owed.sent.drain(..excess);
+        let durability = Durability::Process;
+        let posted = PostedReply { conversation: key, route: &route, reply, blocks, durability };
+        let parts = self.store_posted(posted, Some(owed)).await?;
+        Ok(ToolPost::Sent { parts })
+    }
+
+    /// Stores a reply, with what the conversation is owed besides, and has it delivered; of how many parts it is.
+    async fn store_posted(&self, posted: PostedReply<'_>, owed: Option<OwedReply>) -> Result<u32, PostError> {
+        let PostedReply { conversation, route, reply, mut blocks, durability } = posted;
         blocks.retain(|block| !block.is_empty());
-        let reply_key = stream.key();
         let mut made = Outbox::new();
         for (part, block) in (0..).zip(blocks) {
             // They come in order, so it can take them.
-            drop(made.record(&reply_key, part, block));
+            drop(made.record(&reply, part, block));
         }
-        made.close(&reply_key);
-        let delivery = made.reply(&reply_key).filter(|delivery| !delivery.parts.is_empty()).cloned();
+        made.close(&reply);
+        let delivery = made.reply(&reply).filter(|delivery| !delivery.parts.is_empty()).cloned();
         let delivery = delivery.ok_or(PostError::Empty)?;
         let parts = u32::try_from(delivery.parts.len()).unwrap_or(u32::MAX);
-        if lock(&self.0.outboxes).get(&route).is_some_and(|one| one.outbox.replies().len() >= REPLY_LIMIT) {
+        if lock(&self.0.outboxes).get(route).is_some_and(|one| one.outbox.replies().len() >= REPLY_LIMIT) {
             return Err(PostError::Full);
         }
-        let (queue, stored) = (key.to_string(), StoredReply { number, route: route.clone(), delivery });
-        let ops = vec![ReplyRow::Reply(Box::new(stored.clone())).put(&queue)];
-        self.0.store.commit(Commit { ops, durability: Durability::Process, ..Commit::default() }).await?;
-        {
-            let mut outboxes = lock(&self.0.outboxes);
-            let there = outboxes.entry(route.clone()).or_default();
-            there.rows.insert(reply_key, (queue, number));
-            there.outbox.add(stored.delivery);
+        let number = self.0.number.fetch_add(1, Ordering::Relaxed) + 1;
+        let stored = StoredReply { number, route: route.clone(), delivery };
+        let ops = vec![ReplyRow::Reply(Box::new(stored.clone())).put(&conversation.to_string())];
+        match owed {
+            Some(owed) => self.put_owed(conversation, owed, ops).await?,
+            None => self.0.store.commit(Commit { ops, durability, ..Commit::default() }).await?,
         }
-        self.wake(&route);
+        self.add(conversation, route, vec![stored]);
         Ok(parts)
     }
 }

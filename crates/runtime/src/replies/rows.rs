@@ -1,6 +1,6 @@
 //! What the store keeps of replies.
 
-use quipu::protocol::{ItemId, Json, NodeId, SessionId};
+use quipu::protocol::{CallId, ItemId, Json, NodeId, RunId, SessionId};
 use quipu::store::{InboxItem, Op, REPLY_OUTBOX};
 use quipu_outbound::Delivery;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,20 @@ pub(crate) struct OwedReply {
     pub(crate) answers: u32,
     /// How often it was continued by another process.
     pub(crate) continued: u32,
+    /// The newest messages that tools sent in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) sent: Vec<SentCall>,
+}
+
+/// A message that a tool sent: it is stored, whatever became of the result of its call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SentCall {
+    /// The run of the session.
+    pub(super) run: RunId,
+    pub(super) call: CallId,
+    /// SHA-256 of what it says and to whom.
+    pub(super) digest: String,
 }
 
 impl OwedReply {

@@ -436,3 +436,74 @@ async fn killed_process_loses_no_reply_and_sends_none_under_two_keys() {
     assert_eq!(lost, [] as [&u32; 0], "lost");
     println!("{} accepted, {} replies", accepted.len(), texts.len());
 }
+
+#[tokio::test]
+async fn message_of_an_interrupted_call_counts_as_sent() {
+    let message = |value: serde_json::Value| -> Message { serde_json::from_value(value).unwrap() };
+    let answer = |content: serde_json::Value| {
+        message(serde_json::json!({
+            "role": "assistant", "content": content, "timestamp": 1, "api": "x", "provider": "x", "model": "x",
+            "stopReason": "stop",
+            "usage": { "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0,
+                "cost": { "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0 } },
+        }))
+    };
+    let says = |text: &str| answer(serde_json::json!([{ "type": "text", "text": text }]));
+    let calls = |text: &str| {
+        let arguments = serde_json::json!({ "text": text });
+        let call =
+            serde_json::json!({ "type": "toolCall", "id": "c", "name": "message", "arguments": arguments });
+        answer(serde_json::json!([call]))
+    };
+    let interrupted = message(serde_json::json!({
+        "role": "toolResult", "toolCallId": "c", "toolName": "message", "content": [], "isError": true, "timestamp": 1,
+    }));
+    let (world, chat) = (World::new([]), Chat::new([]));
+    let first = replies(&world, &chat).await;
+    let key = SessionKey::parse("agent:main:main").unwrap();
+    let route = Route { channel: "irc".into(), ..Route::default() };
+    let owed = OwedReply {
+        turn: "turn".into(),
+        session: "s".into(),
+        base: None,
+        route,
+        authority: Default::default(),
+        message: None,
+        answers: 0,
+        continued: 0,
+        sent: Vec::new(),
+    };
+    first.put_owed(&key, owed, Vec::new()).await.unwrap();
+    let posted = |run: &str, text: &str| PostedMessage {
+        call: (run.into(), "c".into()),
+        text: text.to_owned(),
+        media: Vec::new(),
+        names: Vec::new(),
+        to: None,
+    };
+    let (report, other) = ("The report is on its way.", "Something else happened.");
+    let sent = first.post_of_tool(&key, posted("one", report), &|_| false).await.unwrap();
+    assert_eq!(sent, ToolPost::Sent { parts: 1 });
+    drop(first);
+    let second = replies(&world, &chat).await;
+    let said = |messages: &[Message]| {
+        let mut flow = ReplyFlow::of(&second, &key, &second.owed(&key).unwrap()).unwrap();
+        let outputs = messages.iter().flat_map(|one| flow.outputs(one, &*second.0.routes, 0));
+        outputs.filter(|output| matches!(output, StreamOutput::Block { .. })).count()
+    };
+    assert_eq!(said(&[calls(report), interrupted.clone(), says(report)]), 0);
+    // Of a call that did not get so far, nothing was sent.
+    assert_eq!(said(&[calls(other), interrupted.clone(), says(other)]), 1);
+    assert_eq!(said(&[calls(report), interrupted, calls(other), says(other)]), 1);
+    let again = second.post_of_tool(&key, posted("two", report), &|_| false).await.unwrap();
+    assert_eq!(again, ToolPost::Repeated);
+    let new = second.post_of_tool(&key, posted("two", other), &|_| false).await.unwrap();
+    let twice = second.post_of_tool(&key, posted("two", other), &|_| false).await.unwrap();
+    assert_eq!((new, twice), (ToolPost::Sent { parts: 1 }, ToolPost::Sent { parts: 1 }));
+    assert_eq!(rows(&world).await, 4);
+    second.finish(&key).await.unwrap();
+    assert!(matches!(
+        second.post_of_tool(&key, posted("two", "late"), &|_| false).await,
+        Err(PostError::NoChat)
+    ));
+}

@@ -40,6 +40,7 @@ impl LiveSettings {
             auto_compaction: Some(self.auto_compaction),
             steering: Some(drain(self.steering)),
             follow_up: Some(drain(self.follow_up)),
+            turns: None,
         };
         // One that is closed has nothing to change.
         drop(session.tune(tuning).await);

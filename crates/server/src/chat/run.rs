@@ -100,7 +100,7 @@ async fn in_turn(
     let model = named(&front.home, &request.model).await?;
     let (mut known, mut borrowed, mut _turn) = (None, None, None);
     let config = front.home.config();
-    let mut agent = None;
+    let (mut agent, mut changes) = (None, None);
     if let Some(key) = &request.key {
         let name = key.agent().map_or(DEFAULT_AGENT, AgentId::as_str);
         agent = config.named_agents.get(name);
@@ -114,9 +114,10 @@ async fn in_turn(
             sessions.renew(key).await.map_err(|failure| unopened(&failure))?;
             // Its messages of other routes wait meanwhile.
             let borrowed = sessions.borrow(key).await;
-            Ok::<_, ApiError>((turn, borrowed.map_err(|error| unopened(&error.into()))?))
+            let borrowed = borrowed.map_err(|error| unopened(&error.into()))?;
+            Ok::<_, ApiError>((turn, borrowed, sessions.live_changes(key)))
         };
-        let (turn, conversation) = tokio::select! {
+        let (turn, conversation, tuned) = tokio::select! {
             taken = taken => taken?,
             () = sender.closed() => return Err(closing()),
         };
@@ -124,7 +125,7 @@ async fn in_turn(
             Some(session) => there(front, session.clone()).await?,
             None => None,
         };
-        (borrowed, _turn) = (Some(conversation), Some(turn));
+        (borrowed, _turn, changes) = (Some(conversation), Some(turn), Some(tuned));
     }
     let directory = agent.map_or_else(|| front.directory.clone(), |agent| workspace(agent, &front.directory));
     let named = model.as_ref().map(|model| format!("{}/{}", model.provider, model.id));
@@ -137,6 +138,10 @@ async fn in_turn(
         agent: request.key.as_ref().map(|key| key.agent().map_or(DEFAULT_AGENT, AgentId::as_str).to_owned()),
     };
     let lease = front.desk.lease(wanted).await.map_err(|failure| unopened(&failure))?;
+    if let Some(changes) = changes {
+        // One that is closed takes no prompt either.
+        drop(lease.session().tune(changes).await);
+    }
     let conversation = borrowed.as_mut();
     let answered = answered(front, &request, (known, conversation), model.as_deref(), &lease, sender).await;
     lease.release().await;

@@ -156,7 +156,8 @@ fn route_of(key: &SessionKey, given: Option<RouteBody>) -> Result<Route, ApiErro
     if let Some(channel) = channel.as_deref()
         && !is_channel(channel)
     {
-        let message = "`route.channel` has 1 to 64 of the letters a-z, digits, `_` and `-`";
+        let message =
+            "`route.channel` has 1 to 64 of the letters a-z, digits, `_` and `-`, and is not `sessions`";
         return Err(ApiError::invalid(message));
     }
     let (own_channel, own_account, own_peer, topic) = match key.place() {
@@ -198,6 +199,11 @@ mod tests {
             ("agent:main:main", json!({}), ("http", None, "agent:main:main", None)),
             ("agent:main:direct:anna", json!({}), ("http", None, "agent:main:direct:anna", None)),
             ("agent:main:irc:direct:anna", json!({}), ("irc", None, "anna", None)),
+            (
+                "agent:main:sessions:direct:anna",
+                json!({}),
+                ("http", None, "agent:main:sessions:direct:anna", None),
+            ),
             ("agent:main:irc:work:direct:anna", json!({}), ("irc", Some("work"), "anna", None)),
             ("agent:main:irc:group:g:topic:3", json!({}), ("irc", None, "g", Some("3"))),
             ("agent:main:irc:group:g:thread:t", json!({}), ("irc", None, "g", Some("t"))),
@@ -253,6 +259,7 @@ mod tests {
             json!({ "text": "hi", "from": "a\u{1b}b" }),
             json!({ "text": "hi", "route": { "channel": "chat.completions" } }),
             json!({ "text": "hi", "route": { "channel": "" } }),
+            json!({ "text": "hi", "route": { "channel": "sessions" } }),
             json!({ "text": "hi", "route": { "to": "a\nb" } }),
             json!({ "text": "hi", "queue": { "mode": "never" } }),
             json!({ "text": "hi", "authority": { "isOwner": true } }),

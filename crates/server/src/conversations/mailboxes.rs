@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quipu_outbound::{Acknowledgement, ChunkOptions, MessageSink, Offer, ReplyKey, SinkError, SinkFuture};
 use quipu_outbound::{BreakPreference, StreamOptions};
-use quipu_runtime::{AckPatience, ReplyRoute, ReplyRoutes, Route, SessionKey};
+use quipu_runtime::{AckPatience, ReplyRoute, ReplyRoutes, Route, SESSIONS_CHANNEL, SessionKey};
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, oneshot, watch};
 
@@ -193,10 +193,10 @@ impl ReplyRoutes for Mailboxes {
     }
 }
 
-/// Whether messages can come from a channel of this name.
+/// Whether messages can come from a channel of this name: not from that of messages between conversations.
 pub(crate) fn is_channel(name: &str) -> bool {
     let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "_-".contains(letter);
-    !name.is_empty() && name.len() <= 64 && name.chars().all(fits)
+    !name.is_empty() && name.len() <= 64 && name.chars().all(fits) && name != SESSIONS_CHANNEL
 }
 
 /// Where the replies of a conversation on a route wait.

@@ -8,9 +8,10 @@ use http::StatusCode;
 use quipu::store::{Graph, StoreError};
 use quipu_host::{Failure, Home, OpenRequest};
 use quipu_runtime::{
-    Acceptance, Authority, CRON_LANE, Conversations, Heartbeats, HostSessionLimits, HostSessions, InboxError,
-    InboxEvents, LaneSettings, Lanes, MAIN_LANE, MessageInbox, Replies, RunError, RunRequest, SUBAGENT_LANE,
-    SessionKey, SessionObserver, WakeOutcome, WakeReason,
+    Acceptance, AgentTool, AgentTools, Authority, CRON_LANE, ConversationTools, Conversations, Heartbeats,
+    HostSessionLimits, HostSessions, InboxError, InboxEvents, LaneSettings, Lanes, MAIN_LANE, MessageInbox,
+    Replies, RunError, RunRequest, SUBAGENT_LANE, SessionKey, SessionObserver, SessionVisibility,
+    WakeOutcome, WakeReason,
 };
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,8 @@ const AGAIN: Duration = Duration::from_secs(2);
 pub(crate) struct ConversationService {
     state: watch::Sender<ServiceState>,
     sessions: OnceCell<HostSessions>,
+    /// What the sessions of conversations can do with conversations.
+    tools: AgentTools,
     pub(crate) mailboxes: Mailboxes,
     /// How long a request waits for the store to be opened.
     patience: Duration,
@@ -74,8 +77,14 @@ impl ConversationService {
     pub(crate) fn new(limits: &ServerLimits) -> Self {
         let readers = Arc::new(Semaphore::new(limits.readers));
         let state = watch::Sender::new(ServiceState::Starting);
-        let sessions = OnceCell::new();
-        Self { state, sessions, mailboxes: Mailboxes::default(), patience: limits.request, readers }
+        Self {
+            state,
+            sessions: OnceCell::new(),
+            tools: AgentTools::new(AgentTool::ALL, SessionVisibility::default()),
+            mailboxes: Mailboxes::default(),
+            patience: limits.request,
+            readers,
+        }
     }
 
     async fn handle(&self) -> Result<ServiceHandle, ApiError> {
@@ -105,9 +114,12 @@ impl ConversationService {
     /// The store cannot be opened.
     pub(crate) async fn sessions(&self, options: &ServiceOptions) -> Result<&HostSessions, Failure> {
         let ServiceOptions { home, request, limits, observer } = options;
+        let tools = self.tools.clone();
+        let of_key: ConversationTools = Arc::new(move |key| tools.of(key));
         let open = || async {
             let limits = HostSessionLimits { open: limits.conversations, ..HostSessionLimits::default() };
-            let sessions = HostSessions::of_agents(home.clone(), limits, request.clone()).await?;
+            let sessions =
+                HostSessions::of_agents_with(home.clone(), limits, request.clone(), of_key).await?;
             Ok::<_, Failure>(sessions.observed_by(observer.clone()))
         };
         self.sessions.get_or_try_init(open).await
@@ -195,6 +207,7 @@ impl ConversationService {
         let conversations =
             Conversations::new(inbox, lanes.clone(), Arc::new(sessions.clone()), Some(limits.run))
                 .with_replies(replies.clone());
+        self.tools.bind(&conversations, sessions);
         let heartbeats = ServerHeartbeats::new(&HeartbeatWorld {
             home,
             conversations: &conversations,

@@ -161,9 +161,11 @@ impl State {
                 self.on_jumped(result, effects);
             }
             Event::ContextPruned { results, tokens_before, tokens_after, .. } => {
-                self.note(&format!(
-                    "{results} old tool results pruned: {tokens_before} tokens before, about {tokens_after} after"
-                ));
+                let what = match results {
+                    0 => "Earlier turns left out".to_owned(),
+                    results => format!("{results} old tool results pruned"),
+                };
+                self.note(&format!("{what}: {tokens_before} tokens before, about {tokens_after} after"));
             }
             Event::EpochChanged { node, model, thinking } => {
                 self.standing.head = node.or(self.standing.head);

@@ -6,10 +6,10 @@ use quipu_testkit::Gate;
 
 use super::*;
 
-const MAIN: &str = "agent:main:main";
+pub(super) const MAIN: &str = "agent:main:main";
 
 /// A world whose agents and queues are set up so.
-fn world_with(script: impl IntoIterator<Item = Reply>, more: &Value) -> World {
+pub(super) fn world_with(script: impl IntoIterator<Item = Reply>, more: &Value) -> World {
     let world = World::new(script);
     let mut settings =
         json!({ "retry": { "baseDelayMs": 1 }, "defaultProvider": "testing", "defaultModel": MODEL });
@@ -19,39 +19,39 @@ fn world_with(script: impl IntoIterator<Item = Reply>, more: &Value) -> World {
 }
 
 /// An answer that begins when the gate opens.
-fn gated(gate: &Gate, text: &str) -> Reply {
+pub(super) fn gated(gate: &Gate, text: &str) -> Reply {
     Reply::sse("").then_gate(gate).then(Answer::new().text(text).stream())
 }
 
-fn says_to(server: &Server, key: &str, body: &Value) -> HttpAnswer {
+pub(super) fn says_to(server: &Server, key: &str, body: &Value) -> HttpAnswer {
     server.post(&format!("/v1/conversations/{key}/messages"), body)
 }
 
 /// It must be taken; its id.
 #[track_caller]
-fn queued(server: &Server, key: &str, body: &Value) -> String {
+pub(super) fn queued(server: &Server, key: &str, body: &Value) -> String {
     let answer = says_to(server, key, body);
     assert_eq!((answer.status, answer.json()["status"].as_str()), (202, Some("queued")), "{answer:?}");
     answer.json()["id"].as_str().unwrap().to_owned()
 }
 
 /// Who reads replies.
-struct Reader(BufReader<TcpStream>);
+pub(super) struct Reader(BufReader<TcpStream>);
 
 impl Reader {
-    fn new(server: &Server, path: &str) -> Self {
+    pub(super) fn new(server: &Server, path: &str) -> Self {
         let mut reader = BufReader::new(server.send("GET", path, &[], ""));
         let head = head_of(&mut reader).to_lowercase();
         assert!(head.starts_with("http/1.1 200") && head.contains("text/event-stream"), "{head}");
         Self(reader)
     }
 
-    fn of(server: &Server, key: &str) -> Self {
+    pub(super) fn of(server: &Server, key: &str) -> Self {
         Self::new(server, &format!("/v1/conversations/{key}/replies"))
     }
 
     /// The name of the next event, and its data; `None` at the end of the stream.
-    fn next(&mut self) -> Option<(String, Value)> {
+    pub(super) fn next(&mut self) -> Option<(String, Value)> {
         let mut name = String::new();
         loop {
             let mut line = String::new();
@@ -67,7 +67,7 @@ impl Reader {
         }
     }
 
-    fn next_of(&mut self, kind: &str) -> Value {
+    pub(super) fn next_of(&mut self, kind: &str) -> Value {
         loop {
             let (name, data) = self.next().unwrap_or_else(|| panic!("the stream ended before {kind}"));
             if name == kind {
@@ -76,12 +76,12 @@ impl Reader {
         }
     }
 
-    fn reply(&mut self) -> Value {
+    pub(super) fn reply(&mut self) -> Value {
         self.next_of("reply")
     }
 
     /// The next news of a message with this status.
-    fn status(&mut self, status: &str) -> Value {
+    pub(super) fn status(&mut self, status: &str) -> Value {
         loop {
             let news = self.next_of("status");
             if news["status"] == status {
@@ -91,14 +91,14 @@ impl Reader {
     }
 }
 
-fn acknowledge(server: &Server, reply: &Value) -> HttpAnswer {
+pub(super) fn acknowledge(server: &Server, reply: &Value) -> HttpAnswer {
     let (key, id) = (reply["conversation"].as_str().unwrap(), reply["id"].as_str().unwrap());
     server.request("POST", &format!("/v1/conversations/{key}/replies/{id}/ack"), &[], "")
 }
 
 /// The next reply, which is acknowledged; what it says.
 #[track_caller]
-fn taken(server: &Server, reader: &mut Reader) -> String {
+pub(super) fn taken(server: &Server, reader: &mut Reader) -> String {
     let reply = reader.reply();
     let answer = acknowledge(server, &reply);
     assert_eq!(answer.status, 204, "{answer:?}");
@@ -416,7 +416,7 @@ fn heartbeat_runs_when_woken_and_its_alert_is_a_reply() {
 }
 
 /// Posts messages until the server is gone; the ids of those that it took.
-fn post_until_gone(address: &str, token: &str, round: usize) -> Vec<String> {
+pub(super) fn post_until_gone(address: &str, token: &str, round: usize) -> Vec<String> {
     let mut taken = Vec::new();
     for at in 0..12 {
         let key = format!("agent:main:direct:peer{}", at % 3);

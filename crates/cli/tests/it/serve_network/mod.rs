@@ -5,6 +5,10 @@ mod access;
 #[cfg(test)]
 mod chat;
 #[cfg(test)]
+mod conversation_history;
+#[cfg(test)]
+mod conversation_tools;
+#[cfg(test)]
 mod conversations;
 #[cfg(test)]
 mod event_stream;
