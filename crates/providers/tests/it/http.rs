@@ -585,7 +585,7 @@ async fn a_drip_is_an_answer_like_any_other(wire: Wire) {
 /// A byte now and then, for longer than the longest silence that is borne.
 async fn a_slow_drip_is_no_silence(wire: Wire) {
     let stream = wire.bytes(&Answer::on(wire).text("Drop by drop").stream());
-    let options = CallOptions { idle_timeout: Duration::from_millis(500), max_retries: 0, ..options() };
+    let options = CallOptions { idle_timeout: Duration::from_secs(2), max_retries: 0, ..options() };
     let pause = Duration::from_millis(2) + options.idle_timeout / u32::try_from(stream.len()).unwrap();
     let began = std::time::Instant::now();
     let server = FakeServer::start([Reply::sse("").then_drip_slowly(stream, pause)]);
