@@ -61,7 +61,8 @@ mod tests {
             ("agent:main:irc:group:c", 20, 0),
             ("agent:main:main", 10, 0),
             ("agent:main:main:heartbeat", 10, 0),
-            ("ann", 20, 0),
+            ("ann", 10, 0),
+            ("main:whatsapp:+123", 20, 0),
             ("cron:x", 0, 0),
             ("agent:main:subagent:x", 0, 0),
         ] {
