@@ -156,9 +156,9 @@ pub use search::{FoundItem, FoundItems};
 pub use semantic::{SemanticReport, SemanticSearch};
 pub use session_file::{Mirror, is_file};
 pub use settings::{
-    AgentBudget, BudgetSettings, ChannelTurns, ContainerSettings, DreamingSettings, FallbackSettings, NamedAgent, Problem,
-    ProblemKind, QueueConfig, ResetCause, ResetConfig, ResetRuleConfig, SandboxMode, SandboxScope,
-    SandboxSettings, SandboxWorkspace, SettingRow, Settings, Source, TurnLimits,
+    AgentBudget, BudgetSettings, ChannelTurns, ContainerSettings, DreamingSettings, FallbackSettings,
+    NamedAgent, Problem, ProblemKind, QueueConfig, ResetCause, ResetConfig, ResetRuleConfig, SandboxMode,
+    SandboxScope, SandboxSettings, SandboxWorkspace, SettingRow, Settings, Source, TurnLimits,
 };
 pub use sources::Sources;
 pub use suggestions::{

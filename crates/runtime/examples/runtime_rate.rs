@@ -29,6 +29,10 @@ type RateError = Box<dyn std::error::Error + Send + Sync>;
 /// When the first request of a message came, by the number of the message.
 type RequestTimes = Arc<Mutex<HashMap<usize, Instant>>>;
 
+// As the published programs have it: what is let go of is given back to the system.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The only model; its address is still to be put in.
 const MODELS: &str = include_str!("data/models.json");
 /// Runs of people at the same time.

@@ -37,13 +37,13 @@ const TRIES: usize = 3;
 pub struct HostSessionLimits {
     /// Sessions that are open at most: 1,000. Another one closes the one that was not used for longest; where all are in use, it waits.
     pub open: usize,
-    /// A session that was not used for so long is closed: 30 minutes.
+    /// A session that was not used for so long is closed: 5 minutes. It is used while a command runs in its background.
     pub idle: Duration,
 }
 
 impl Default for HostSessionLimits {
     fn default() -> Self {
-        Self { open: 1_000, idle: Duration::from_secs(30 * 60) }
+        Self { open: 1_000, idle: Duration::from_secs(5 * 60) }
     }
 }
 
@@ -431,6 +431,15 @@ impl SlotState {
     }
 }
 
+impl Slot {
+    /// Whether a command runs in the background of its session.
+    fn has_command(&self) -> bool {
+        let Ok(state) = self.state.try_read() else { return false };
+        let session = state.open.as_ref().map(|open| &open.session);
+        session.is_some_and(|session| session.background().iter().any(|command| command.end.is_none()))
+    }
+}
+
 impl Inner {
     fn slot(&self, key: &SessionKey) -> Slot {
         let new = || Slot { state: Arc::default(), used: Arc::new(Mutex::new(Instant::now())) };
@@ -574,9 +583,11 @@ impl Inner {
         all
     }
 
-    /// Closes the session that was not used for longest; false where all are in use.
+    /// Closes the session that was not used for longest, if there is one in which no command runs; false where all are in use.
     async fn close_oldest(&self) -> bool {
-        for (_, key, slot) in self.unused() {
+        let (working, resting): (Vec<_>, Vec<_>) =
+            self.unused().into_iter().partition(|(_, _, slot)| slot.has_command());
+        for (_, key, slot) in resting.into_iter().chain(working) {
             if self.close_slot(&key, &slot).await {
                 return true;
             }
@@ -586,14 +597,21 @@ impl Inner {
 
     /// Closes what was not used for so long, and says when there may be more.
     async fn close_unused(&self, idle: Duration) -> Option<Instant> {
+        let mut next = None;
         for (used, key, slot) in self.unused() {
+            let now = Instant::now();
             let due = used.checked_add(idle)?;
-            if due > Instant::now() {
+            if due > now {
                 return Some(due);
+            }
+            if slot.has_command() {
+                *lock(&slot.used) = now;
+                next = next.or(now.checked_add(idle));
+                continue;
             }
             self.close_slot(&key, &slot).await;
         }
-        None
+        next
     }
 
     async fn close_slot(&self, key: &SessionKey, slot: &Slot) -> bool {

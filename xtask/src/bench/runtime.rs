@@ -18,7 +18,7 @@ fn run(context: &Context) -> Result<Vec<Row>> {
     let sizes: &[[usize; 4]] = if context.sizes.is_smoke() {
         &[[20, 20, 2, 2]]
     } else {
-        &[[100, 200, 30, 60], [1_000, 200, 30, 240]]
+        &[[100, 200, 30, 60], [1_000, 200, 30, 440]]
     };
     for size in sizes {
         let [sessions, rate, ..] = size;

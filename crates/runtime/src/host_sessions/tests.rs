@@ -1,6 +1,6 @@
 use quipu::store::{SessionQuery, Upkeep as _};
-use quipu_host::SilentObserver;
-use quipu_testkit::Reply;
+use quipu_host::{PermissionMode, PermissionRequest, SilentObserver};
+use quipu_testkit::{Answer, Reply};
 use std::path::PathBuf;
 
 use super::*;
@@ -133,6 +133,28 @@ async fn open_sessions_are_bounded_and_idle_ones_closed() {
     assert!(early.is_pending());
     drop(held);
     assert_eq!(waits.await.0, first, "the session that it had");
+    assert_eq!(sessions.0.close_unused(Duration::ZERO).await, None);
+    assert_eq!(sessions.open(), 0);
+}
+
+#[tokio::test]
+async fn session_with_a_command_in_its_background_stays_open() {
+    let start = r#"{"command":"exec sleep 600","run_in_background":true}"#;
+    let world = World::new([Answer::new().tool_call("c", "bash", start).reply(), says("started"), says("b")]);
+    let permissions = PermissionRequest { mode: Some(PermissionMode::Full), ..PermissionRequest::default() };
+    let request = OpenRequest { here: world.here(), permissions, ..OpenRequest::default() };
+    let open = Arc::new(move |_: &SessionKey| request.clone());
+    let sessions = HostSessions::new(world.home.clone(), limits(2), open).await.unwrap();
+    say(&sessions, "agent:main:direct:a", "go").await;
+    say(&sessions, "agent:main:direct:b", "b").await;
+    let next = sessions.0.close_unused(Duration::ZERO).await;
+    assert!(next.is_some(), "it is looked at again");
+    assert_eq!(sessions.open(), 1);
+    let held = sessions.session(&key("agent:main:direct:a")).await.unwrap();
+    let commands = held.session.background();
+    assert!(matches!(&*commands, [command] if command.end.is_none()), "{commands:?}");
+    held.session.kill_background(&commands[0].id).await.unwrap();
+    drop(held);
     assert_eq!(sessions.0.close_unused(Duration::ZERO).await, None);
     assert_eq!(sessions.open(), 0);
 }
