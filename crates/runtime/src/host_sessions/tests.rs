@@ -1,5 +1,6 @@
 use quipu::store::{SessionQuery, Upkeep as _};
-use quipu_host::{PermissionMode, PermissionRequest, SilentObserver};
+use quipu::PermissionMode;
+use quipu_host::{PermissionRequest, SilentObserver};
 use quipu_testkit::{Answer, Reply};
 use std::path::PathBuf;
 
