@@ -19,7 +19,7 @@ use quipu_host::units::UnitPurpose;
 use quipu_host::{Home, HostNotice, Observer, SCHEDULED, ScheduledJob, ScheduledWork, now};
 use quipu_protocol::BudgetUnit;
 use quipu_schedule::{Recurrence, spell_span};
-use quipu_store::{Job, JobKey, JobPause, JobRetry, JobState, JobTime, Jobs, SqliteStore};
+use quipu_store::{Graph, Job, JobKey, JobPause, JobRetry, JobState, JobTime, Jobs};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{OutArgs, StoreArg};
@@ -252,7 +252,7 @@ async fn list(args: &OutArgs) -> Result<(), Failure> {
         let Some(last) = jobs.last() else { break };
         after = Some(last.key.clone());
         for job in &jobs {
-            let used = used_today(store, job).await?;
+            let used = used_today(&**store as &dyn Graph, job).await?;
             if args.json {
                 let mut object = json(job);
                 if let Some((_, AccountUse { dollars, tokens })) = used {
@@ -274,7 +274,7 @@ async fn list(args: &OutArgs) -> Result<(), Failure> {
 }
 
 /// What a job may use in a day, and what it used today.
-async fn used_today(store: &SqliteStore, job: &Job) -> Result<Option<(AccountBudget, AccountUse)>, Failure> {
+async fn used_today(store: &dyn Graph, job: &Job) -> Result<Option<(AccountBudget, AccountUse)>, Failure> {
     let Some(ScheduledWork::Prompt(work)) = ScheduledJob::of_job(job).map(|scheduled| scheduled.work) else {
         return Ok(None);
     };

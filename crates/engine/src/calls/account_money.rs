@@ -1,13 +1,12 @@
 //! What calls of an agent or of a job may use in a day, of all of their sessions and processes together: reserved before each is
 //! sent. What was used stands in the store beside what is reserved, so it is the same for every process, and after a restart.
 
-use std::sync::Arc;
-
-use quipu_protocol::{AccountLimit, BudgetHolder, BudgetUnit, Limit, Outcome, UnixMs};
+use quipu_protocol::{AccountLimit, BudgetUnit, Limit, Outcome, UnixMs};
 use quipu_providers::Charge;
 use quipu_store::{Commit, Graph, Op, Reservation, ReserveId, ReserveRequest, StoreError};
 use tokio::time::Instant;
 
+use super::accounts::{AccountAmount, AccountBudget, AccountUse, Allowance, HeldAmount, UsedAmounts};
 use super::money::{
     LEAST, Price, Purse, Stake, TTL, WantedAmount, after, dollars, floor_nano, in_dollars, locked, number,
     unread, whole,
@@ -17,40 +16,6 @@ use crate::clock::{Clock, fresh_id};
 
 /// Longer than any day, and shorter than two.
 const NEXT_DAY: UnixMs = 26 * 60 * 60 * 1000;
-
-/// What all calls of an agent or of a job may use in one calendar day of the engine's clock.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AccountBudget {
-    /// Whose budget it is.
-    pub holder: BudgetHolder,
-    /// The id of the agent, or the key of the job.
-    pub name: Arc<str>,
-    /// US dollars; `None` for no limit.
-    pub dollars: Option<f64>,
-    /// Tokens of input, of answers and of caches; `None` for no limit.
-    pub tokens: Option<u64>,
-}
-
-/// Of whose budgets the calls of a session are.
-pub trait Accounts: Send + Sync + 'static {
-    /// Those of the next call. Asked before each, so that another amount holds from then on.
-    fn budgets(&self) -> Vec<AccountBudget>;
-}
-
-impl Accounts for Vec<AccountBudget> {
-    fn budgets(&self) -> Vec<AccountBudget> {
-        self.clone()
-    }
-}
-
-/// What was used of a budget.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct AccountUse {
-    /// US dollars; 0 where they have no limit.
-    pub dollars: f64,
-    /// Tokens; 0 where they have no limit.
-    pub tokens: u64,
-}
 
 /// What was used of a budget today: by calls that are over, and by those whose process died.
 ///
@@ -62,7 +27,7 @@ pub async fn account_use(
     budget: &AccountBudget,
 ) -> Result<AccountUse, StoreError> {
     let (now, mut found) = (clock.now(), AccountUse::default());
-    for amount in budget.amounts() {
+    for amount in amounts(budget) {
         let spent = store.spent_of(&amount.account, clock.day_of(now), now).await?;
         match amount.unit {
             BudgetUnit::Dollars => found.dollars = in_dollars(spent),
@@ -72,71 +37,27 @@ pub async fn account_use(
     Ok(found)
 }
 
-/// A budget in one unit.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct AccountAmount {
-    holder: BudgetHolder,
-    name: Arc<str>,
-    unit: BudgetUnit,
-    /// How the store names it.
-    account: String,
-    /// In billionths of a US dollar, or in tokens.
-    limit: i64,
-}
-
-/// What is reserved of an account for the call under way.
-#[derive(Debug)]
-pub(super) struct HeldAmount {
-    account: String,
-    unit: BudgetUnit,
-    pub(super) id: ReserveId,
-}
-
-/// What a call may use.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Allowance {
-    /// In billionths of a US dollar.
-    pub(super) amount: i64,
-    /// Tokens of the answer.
-    pub(super) output: u64,
-}
-
-/// What a call used.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct UsedAmounts {
-    /// In billionths of a US dollar.
-    pub(super) dollars: i64,
-    pub(super) tokens: i64,
-}
-
-impl AccountBudget {
-    fn amounts(&self) -> impl Iterator<Item = AccountAmount> + '_ {
-        let of = |unit: BudgetUnit, limit: i64| {
-            // Keys of jobs can have a slash, which ends the name of an account.
-            let name = self.name.replace('%', "%25").replace('/', "%2F");
-            let word = match unit {
-                BudgetUnit::Dollars => "usd",
-                BudgetUnit::Tokens => "tokens",
-            };
-            let account = format!("{}:{word}:{name}", self.holder.word());
-            AccountAmount { holder: self.holder, name: self.name.clone(), unit, account, limit }
+/// A budget in its units.
+fn amounts(budget: &AccountBudget) -> impl Iterator<Item = AccountAmount> + '_ {
+    let of = |unit: BudgetUnit, limit: i64| {
+        // Keys of jobs can have a slash, which ends the name of an account.
+        let name = budget.name.replace('%', "%25").replace('/', "%2F");
+        let word = match unit {
+            BudgetUnit::Dollars => "usd",
+            BudgetUnit::Tokens => "tokens",
         };
-        let dollars = self.dollars.map(|most| of(BudgetUnit::Dollars, floor_nano(most)));
-        dollars.into_iter().chain(self.tokens.map(|most| of(BudgetUnit::Tokens, whole(most))))
-    }
-}
-
-impl AccountAmount {
-    pub(super) fn is_money(&self) -> bool {
-        self.unit == BudgetUnit::Dollars
-    }
+        let account = format!("{}:{word}:{name}", budget.holder.word());
+        AccountAmount { holder: budget.holder, name: budget.name.clone(), unit, account, limit }
+    };
+    let dollars = budget.dollars.map(|most| of(BudgetUnit::Dollars, floor_nano(most)));
+    dollars.into_iter().chain(budget.tokens.map(|most| of(BudgetUnit::Tokens, whole(most))))
 }
 
 impl Purse {
     /// The budgets of the next call.
     pub(super) fn account_amounts(&self) -> Vec<AccountAmount> {
         let budgets = self.accounts.as_ref().map_or_else(Vec::new, |accounts| accounts.budgets());
-        budgets.iter().flat_map(AccountBudget::amounts).collect()
+        budgets.iter().flat_map(amounts).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! One model call as an effect: recorded, then sent, then reported.
 
 mod account_money;
+mod accounts;
 pub(crate) mod bodies;
 mod book;
 mod content_size;
@@ -33,7 +34,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-pub use self::account_money::{AccountBudget, AccountUse, Accounts, account_use};
+pub use self::account_money::account_use;
+pub use self::accounts::{AccountBudget, AccountUse, Accounts};
 use self::bodies::Bodies;
 pub(crate) use self::content_size::ContentSize;
 pub(crate) use self::hooked::{ChangePayload, ChangedPayload, HookedCall};

@@ -14,7 +14,7 @@ use quipu_providers::{CallEnd, Charge, MostTokens, Provider};
 use quipu_store::{Commit, Graph, Op, Reservation, ReserveId, ReserveRequest, StoreError};
 use tokio::time::Instant;
 
-use super::account_money::{AccountAmount, Accounts, Allowance, HeldAmount, UsedAmounts};
+use super::accounts::{AccountAmount, Accounts, Allowance, HeldAmount, UsedAmounts};
 use super::book::RunBook;
 use super::{CallJob, Caller};
 use crate::clock::fresh_id;

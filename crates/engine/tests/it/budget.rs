@@ -272,7 +272,7 @@ async fn account_is_shared_by_sessions_until_the_next_day() {
 #[tokio::test]
 async fn account_counts_tokens_of_models_without_a_price() {
     let (world, _) = world();
-    world.fake.push([1, 2].map(|_| Reply { input: 60_000, ..say("so") }));
+    world.fake.push([1, 2].map(|_| Reply { input: 60_000, ..costs(0.001, "so") }));
     let budget = account("ops", None, Some(100_000));
     let live = world.create_with(of_account(&world, &budget)).await;
     assert_eq!(live.run("go").await, Outcome::Done);
@@ -337,9 +337,9 @@ async fn calls_of_two_engines_share_an_account() {
 }
 
 /// A budget that is changed while sessions are open.
-struct Changing(std::sync::Mutex<Vec<AccountBudget>>);
+struct BudgetBoard(std::sync::Mutex<Vec<AccountBudget>>);
 
-impl Accounts for Changing {
+impl Accounts for BudgetBoard {
     fn budgets(&self) -> Vec<AccountBudget> {
         self.0.lock().unwrap().clone()
     }
@@ -349,7 +349,7 @@ impl Accounts for Changing {
 async fn account_is_asked_for_its_budget_before_each_call() {
     let (world, _) = world();
     world.fake.push([costs(0.5, "one"), costs(0.5, "two")]);
-    let accounts = Arc::new(Changing(vec![account("ops", Some(0.5), None)].into()));
+    let accounts = Arc::new(BudgetBoard(vec![account("ops", Some(0.5), None)].into()));
     let live =
         world.create_with(SessionOptions { accounts: Some(accounts.clone()), ..world.options() }).await;
     assert_eq!(live.run("go").await, Outcome::Done);

@@ -746,13 +746,7 @@ impl Upkeep for SqliteStore {
     }
 
     fn rebuild(&self) -> Fut<'_, ()> {
-        Box::pin(async move {
-            self.work(Durability::Process, schema::reset_derived).await?;
-            self.catch_up().await?;
-            self.update_activity(Duration::MAX).await?;
-            while self.index().await? != IndexBacklog::default() {}
-            Ok(())
-        })
+        Box::pin(self.rebuild_at_once())
     }
 
     fn begin_rebuild(&self, what: DerivedTables) -> Fut<'_, RebuildStart> {

@@ -3,13 +3,13 @@
 //! What is dropped is behind, as after another program wrote: whoever has the store open goes on with it. A row says that
 //! a rebuild was begun, so that the next one who asks for it does not begin again.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::failure::Outcome;
 use super::{INDEX_PATIENCE, SqliteStore, activity, index, places, recall, schema, search, vectors};
-use crate::{DerivedTables, Durability, RebuildBacklog, RebuildStart, StoreError, Upkeep as _};
+use crate::{DerivedTables, Durability, IndexBacklog, RebuildBacklog, RebuildStart, StoreError, Upkeep as _};
 
 /// Under which key of `quipu_meta` it stands.
 const MARK: &str = "rebuild";
@@ -50,6 +50,15 @@ fn left(connection: &Connection) -> Outcome<RebuildBacklog> {
 }
 
 impl SqliteStore {
+    /// All of them, before it comes back.
+    pub(super) async fn rebuild_at_once(&self) -> Result<(), StoreError> {
+        self.work(Durability::Process, schema::reset_derived).await?;
+        self.catch_up().await?;
+        self.update_activity(Duration::MAX).await?;
+        while self.index().await? != IndexBacklog::default() {}
+        Ok(())
+    }
+
     pub(super) async fn begin_rebuilding(&self, what: DerivedTables) -> Result<RebuildStart, StoreError> {
         self.work(Durability::Process, move |connection| begin(connection, what)).await
     }
