@@ -157,7 +157,7 @@ fn answer(end: &RunEnd) -> Result<Value, WireError> {
             ),
         )),
         Outcome::Limit(Limit::Account(limit)) => {
-            Err(WireError::new(INTERNAL, format!("no model was called: {limit}")))
+            Err(WireError::new(INTERNAL, format!("the run was stopped before a model call: {limit}")))
         }
         Outcome::Failed(error) if error.kind == ModelErrorKind::Refused => stopped("refusal"),
         Outcome::Failed(error) => {

@@ -480,6 +480,9 @@ async fn agent_budgets(home: &Home) -> Vec<Finding> {
                 let text =
                     format!("`{}`: {} used today", budget.name, crate::schedule::shares(&budget, used));
                 match is_over {
+                    true if budget.dollars == Some(0.0) || budget.tokens == Some(0) => {
+                        finding(State::Note, format!("{text}; it may call no model"))
+                    }
                     true => finding(State::Note, format!("{text}; it calls no model before tomorrow")),
                     false => finding(State::Good, text),
                 }

@@ -24,6 +24,7 @@ use crate::clock::fresh_id;
 use crate::commit::Committer;
 use crate::engine::{Engine, SessionOptions};
 use crate::identity::Prompt;
+use crate::image_tool::ImageQuestions;
 use crate::models::{ModelLookupError, PurposeModel, may_see, purpose_model};
 use crate::owner::Lease;
 use crate::runner::{
@@ -289,6 +290,7 @@ impl Children {
             history: Default::default(),
             travel: Default::default(),
             tool_sources: Vec::new(),
+            images: ImageQuestions::Off,
             context_sources: Vec::new(),
             fallbacks: Vec::new(),
             // It ends with its answer.

@@ -188,6 +188,17 @@ fn is_dead(owner: &str) -> bool {
 mod tests {
     use super::*;
 
+    #[tokio::test(start_paused = true)]
+    async fn renewals_of_all_sessions_come_together() {
+        let mut first = renewals();
+        tokio::time::advance(Duration::from_secs(30)).await;
+        let mut second = renewals();
+        for _ in 0..3 {
+            let (one, two) = (first.tick().await, second.tick().await);
+            assert!(one.max(two) - one.min(two) < Duration::from_millis(2), "{one:?} {two:?}");
+        }
+    }
+
     #[test]
     fn the_living_and_the_dead() {
         let me = process(std::process::id());

@@ -6,7 +6,8 @@ use quipu::{AccountBudget, Accounts, Clock as _};
 use quipu_protocol::{BudgetHolder, Model};
 use quipu_store::{Graph, StoreError};
 
-use crate::{Advice, AgentBudget, BudgetSettings, Failure, Home, OpenRequest, ProblemKind, Source};
+use crate::settings::EVERY_AGENT;
+use crate::{Advice, AgentBudget, BudgetSettings, Failure, Home, OpenRequest, Problem, ProblemKind, Source};
 
 /// A limit, and where it is set.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,14 +53,26 @@ pub fn budget_of(home: &Home, given: Option<f64>) -> Result<Option<Budget>, Fail
 #[must_use]
 pub fn agent_budget(home: &Home, id: &str) -> Option<AccountBudget> {
     let config = home.config();
-    account_of(id, config.named_agent(id)?.budget)
+    match config.named_agent(id) {
+        Some(agent) => account_of(id, agent.budget),
+        // Where nothing of the file can be read, it may have one.
+        None if config.problems.iter().any(Problem::is_of_the_whole) && home.settings_mention("budget") => {
+            account_of(id, AgentBudget { daily: Some(0.0), daily_tokens: None })
+        }
+        None => None,
+    }
 }
 
 /// The budgets of all agents that have one.
 #[must_use]
 pub fn agent_budgets(home: &Home) -> Vec<AccountBudget> {
     let config = home.config();
-    config.named_agents.iter().filter_map(|(id, agent)| account_of(id, agent.budget)).collect()
+    config
+        .named_agents
+        .iter()
+        .filter(|(id, _)| *id != EVERY_AGENT)
+        .filter_map(|(id, agent)| account_of(id, agent.budget))
+        .collect()
 }
 
 fn account_of(id: &str, budget: AgentBudget) -> Option<AccountBudget> {

@@ -432,7 +432,7 @@ async fn prepare(
     options.limits = Limits { max_turns: request.max_turns, max_cost, daily_budget, wait };
     options.accounts = if replay.is_some() { None } else { crate::budget::accounts_of(home, request) };
     let budgets = options.accounts.as_ref().map_or_else(Vec::new, |accounts| accounts.budgets());
-    if request.in_memory && (daily_budget.is_some() || !budgets.is_empty()) {
+    if request.in_memory && (daily_budget.is_some() || options.accounts.is_some()) {
         // Nothing else is kept: what it spends counts for the day.
         options.ledger = Some(home.store().await? as Arc<dyn Graph>);
     }

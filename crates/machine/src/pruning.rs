@@ -167,7 +167,11 @@ impl Machine {
         if self.run.as_ref().is_none_or(|run| run.turn > 1) {
             return None;
         }
-        let prune = Prune::omitting(*self.nodes.get(newest_turns(self.messages.iter(), turns)?)?);
+        let first = newest_turns(self.messages.iter(), turns)?;
+        // What was noted for a message stands right before it.
+        let is_noted = |one: &&Arc<Message>| matches!(***one, Message::Custom(_) | Message::BashExecution(_));
+        let noted = self.messages.get(..first)?.iter().rev().take_while(is_noted).count();
+        let prune = Prune::omitting(*self.nodes.get(first - noted)?);
         let is_useful = prune.savings(&self.messages, &self.nodes).next().is_some();
         is_useful.then_some(prune)
     }

@@ -61,16 +61,28 @@ impl BudgetUnit {
     #[must_use]
     pub fn share(self, spent: f64, budget: f64) -> String {
         match self {
-            Self::Dollars => format!("${spent:.2} of ${budget:.2}"),
+            Self::Dollars => format!("{} of {}", dollars(spent), dollars(budget)),
             Self::Tokens => format!("{spent:.0} of {budget:.0} tokens"),
         }
     }
+}
+
+/// Small amounts by four digits.
+fn dollars(amount: f64) -> String {
+    if amount > 0.0 && amount < 0.1 { format!("${amount:.4}") } else { format!("${amount:.2}") }
 }
 
 impl fmt::Display for AccountLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { holder, name, unit, spent, budget, resets: _ } = self;
         let holder = holder.word();
+        if *budget <= 0.0 {
+            write!(f, "the {holder} `{name}` may call no model: its daily budget is 0, or cannot be read")?;
+            return match self.setting() {
+                Some(setting) => write!(f, " (`{setting}` in the settings)"),
+                None => Ok(()),
+            };
+        }
         let used = unit.share(*spent, *budget);
         write!(f, "the daily budget of the {holder} `{name}` leaves too little for the next call: {used} ")?;
         write!(f, "used today; it begins anew at midnight")?;

@@ -10,7 +10,8 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use quipu::{Delivery, OpenedSession, Session};
 use quipu_host::{
-    CommandCall, Failure, FailureKind, Home, HostNotice, Observer, OpenRequest, Question, SessionTarget,
+    CommandCall, Failure, FailureKind, Home, HostNotice, Observer, OpenRequest, Question, SessionAudience,
+    SessionTarget,
 };
 use quipu_protocol::{
     Ack, ClientFrame, Command, FrameErrorKind, PROTOCOL_VERSION, Refusal, ServerFrame, SessionId, Thinking,
@@ -62,6 +63,8 @@ pub type SessionObserver = Arc<dyn Fn(&Session) + Send + Sync>;
 
 struct OpenSession {
     session: Session,
+    /// For whom it was opened.
+    audience: SessionAudience,
     /// A client of lines uses it, so it stays when a [`DeskLease`] ends.
     is_shared: bool,
     /// Leases that hold it.
@@ -183,8 +186,8 @@ pub struct SessionRequest {
     pub model: Option<String>,
     /// How hard it thinks, where that is not as the session or the settings say.
     pub thinking: Option<Thinking>,
-    /// The agent that it works for: what narrows its tools and what it may spend counts.
-    pub agent: Option<String>,
+    /// For whom it works: what narrows the tools of these and what they may spend counts.
+    pub audience: SessionAudience,
 }
 
 impl Desk {
@@ -318,7 +321,7 @@ impl Desk {
         wanted: SessionRequest,
         out: Option<ClientWriter>,
     ) -> Result<(SessionId, Session, Vec<quipu_protocol::Notice>), Failure> {
-        let SessionRequest { cwd, session, fork, model, thinking, agent } = wanted;
+        let SessionRequest { cwd, session, fork, model, thinking, audience } = wanted;
         let options = &self.0.options;
         let home = match out {
             Some(out) => {
@@ -345,6 +348,15 @@ impl Desk {
         if let SessionTarget::Session(named) = &which
             && let Some((name, handle)) = self.open_already(&home, named).await?
         {
+            let is_same = |open: &OpenSession| open.audience == audience;
+            // Its budget and its policies of tools would not hold.
+            if let Some(agent) = &audience.agent
+                && !self.sessions().get(&name).is_some_and(is_same)
+            {
+                let text =
+                    format!("session {name} is open without the agent `{agent}`; close it there first");
+                return Err(Failure::failed(text));
+            }
             return Ok((name, handle, Vec::new()));
         }
         if self.sessions().len() >= SESSIONS {
@@ -363,13 +375,15 @@ impl Desk {
         let mut request = OpenRequest { which, here, answers, is_shared: true, ..options.request.clone() };
         request.model = model.or(request.model);
         request.thinking = thinking.or(request.thinking);
-        request.audience.agent = agent.or(request.audience.agent);
+        if audience.agent.is_some() {
+            request.audience = audience.clone();
+        }
         let OpenedSession { session, notices } = quipu_host::open(&home, &request).await?.opened;
         let name = session.view().session;
         if let Some(observer) = &options.observer {
             observer(&session);
         }
-        let open = OpenSession { session: session.clone(), is_shared: false, leases: 0 };
+        let open = OpenSession { session: session.clone(), audience, is_shared: false, leases: 0 };
         self.sessions().insert(name.clone(), open);
         Ok((name, session, notices))
     }
@@ -493,7 +507,14 @@ impl Client {
             }
             ClientFrame::Open { id, cwd, session, fork, model, thinking } => {
                 let out = self.out.clone();
-                let wanted = SessionRequest { cwd, session, fork, model, thinking, agent: None };
+                let wanted = SessionRequest {
+                    cwd,
+                    session,
+                    fork,
+                    model,
+                    thinking,
+                    audience: SessionAudience::default(),
+                };
                 Box::pin(async move { desk.open(id, wanted, out).await })
             }
             ClientFrame::Command { id, session: name, command } => {

@@ -11,8 +11,8 @@ use quipu::store::{
 };
 use quipu::{LiveChanges, OpenedSession, Session, Tool};
 use quipu_host::{
-    ChatGroup, ConversationPlace, Failure, Home, OpenRequest, Question, Sender, SessionTarget,
-    SettingsToolFilter, agent_request,
+    ChatGroup, ConversationPlace, Failure, Home, OpenRequest, Question, Sender, SessionAudience,
+    SessionTarget, SettingsToolFilter, agent_request,
 };
 use tokio::sync::{
     Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock, Semaphore,
@@ -37,7 +37,7 @@ const TRIES: usize = 3;
 pub struct HostSessionLimits {
     /// Sessions that are open at most: 1,000. Another one closes the one that was not used for longest; where all are in use, it waits.
     pub open: usize,
-    /// A session that was not used for so long is closed: 5 minutes. It is used while a command runs in its background.
+    /// A session that was not used for so long is closed: 5 minutes. It is used while it works, or a command runs in its background.
     pub idle: Duration,
 }
 
@@ -138,6 +138,8 @@ impl HostSessions {
     ) -> Result<Self, Failure> {
         let store: Arc<dyn Graph> = home.store().await?;
         let HostSessionLimits { open, idle } = limits;
+        // One that works is looked at again after that time.
+        let idle = idle.max(Duration::from_secs(1));
         let places = Arc::new(Semaphore::new(open.max(1)));
         let (slots, freed, observer) = (Mutex::default(), Notify::new(), OnceLock::new());
         Ok(Self(Arc::new(Inner { home, store, request, idle, places, slots, freed, observer })))
@@ -240,6 +242,7 @@ impl HostSessions {
             open.session.shutdown().await;
         }
         self.0.forget(key, &slot, &mut state);
+        self.0.freed.notify_waiters();
         Ok(())
     }
 
@@ -432,11 +435,13 @@ impl SlotState {
 }
 
 impl Slot {
-    /// Whether a command runs in the background of its session.
-    fn has_command(&self) -> bool {
+    /// Whether its session works though nobody uses it: a command runs in the background, or the end of one began a run.
+    fn is_at_work(&self) -> bool {
         let Ok(state) = self.state.try_read() else { return false };
-        let session = state.open.as_ref().map(|open| &open.session);
-        session.is_some_and(|session| session.background().iter().any(|command| command.end.is_none()))
+        state.open.as_ref().is_some_and(|open| {
+            open.session.view().run.is_some()
+                || open.session.background().iter().any(|command| command.end.is_none())
+        })
     }
 }
 
@@ -583,10 +588,10 @@ impl Inner {
         all
     }
 
-    /// Closes the session that was not used for longest, if there is one in which no command runs; false where all are in use.
+    /// Closes the session that was not used for longest, of those that do not work where there is one; false where all are in use.
     async fn close_oldest(&self) -> bool {
         let (working, resting): (Vec<_>, Vec<_>) =
-            self.unused().into_iter().partition(|(_, _, slot)| slot.has_command());
+            self.unused().into_iter().partition(|(_, _, slot)| slot.is_at_work());
         for (_, key, slot) in resting.into_iter().chain(working) {
             if self.close_slot(&key, &slot).await {
                 return true;
@@ -604,7 +609,7 @@ impl Inner {
             if due > now {
                 return Some(due);
             }
-            if slot.has_command() {
+            if slot.is_at_work() {
                 *lock(&slot.used) = now;
                 next = next.or(now.checked_add(idle));
                 continue;
@@ -621,6 +626,8 @@ impl Inner {
         open.session.shutdown().await;
         drop(open);
         self.forget(key, slot, &mut state);
+        // Whoever waits for a place may have found none to close.
+        self.freed.notify_waiters();
         true
     }
 }
@@ -650,6 +657,13 @@ fn listed(key: &SessionKey) -> Op {
 /// The agent of a conversation.
 fn agent_of(key: &SessionKey) -> &str {
     key.agent().map_or(DEFAULT_AGENT, AgentId::as_str)
+}
+
+/// For whom a session of a conversation works, where nobody says who sent a message: the agent, and the group that the conversation is in.
+#[must_use]
+pub fn audience_of(key: &SessionKey) -> SessionAudience {
+    let (agent, sender) = (Some(agent_of(key).to_owned()), Some(Sender::default()));
+    SessionAudience { agent, group: group_of(key), sender }
 }
 
 /// The group that a conversation is in.

@@ -30,7 +30,7 @@ pub use desk::{Desk, DeskLease, SESSIONS, ServeEnd, SessionObserver, SessionRequ
 pub use heartbeat::*;
 pub use host_sessions::{
     BindMode, BorrowedConversation, ConversationBinding, ConversationOpener, ConversationTools,
-    HostSessionLimits, HostSessions, ImportedConversation, KnownConversation, bind_conversation,
+    HostSessionLimits, HostSessions, ImportedConversation, KnownConversation, audience_of, bind_conversation,
     conversations,
 };
 pub use keys::{

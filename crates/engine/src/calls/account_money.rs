@@ -141,7 +141,6 @@ impl Caller {
         loop {
             let now = self.clock.now();
             let today = self.clock.day_of(now);
-            let changed = store.changed();
             let settles = began.elapsed() >= purse.wait;
             let ask = ReserveRequest {
                 id: id.clone(),
@@ -160,12 +159,14 @@ impl Caller {
             if let Some(granted) = granted {
                 return Ok(granted.saturating_sub(made));
             }
+            // Not before: the question is a commit, too.
+            let changed = store.changed();
             if spent >= limit || least > limit.saturating_sub(spent) || settles {
                 if spent < limit {
-                    let left = limit.saturating_sub(spent).saturating_sub(others).max(0);
+                    let left = limit.saturating_sub(spent).saturating_sub(others).saturating_sub(made).max(0);
                     let text = format!(
                         "the next call may use {}, and {} of the daily budget of the {} `{}` is left",
-                        of.shown(least),
+                        of.shown(least.saturating_sub(made)),
                         of.shown(left),
                         of.holder.word(),
                         of.name

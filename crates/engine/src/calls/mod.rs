@@ -263,7 +263,12 @@ impl Caller {
     ) -> Result<CallResult, Outcome> {
         let asking = CallOrigin { is_summary: order.summary.is_some(), tell: order.tell.clone() };
         let reserved = match self.change_payload(&mut order).await {
-            Ok(()) => self.reserve(&mut order).await,
+            // What is reserved of one budget is kept while it waits for another.
+            Ok(()) => tokio::select! {
+                biased;
+                reserved = self.reserve(&mut order) => reserved,
+                () = self.renew_reserved() => Err(Outcome::Aborted),
+            },
             Err(outcome) => Err(outcome),
         };
         let made = match reserved {

@@ -466,7 +466,6 @@ impl Caller {
             let now = self.clock.now();
             let today = self.clock.day_of(now);
             let elsewhere = locked(&purse.held).missed_on(today);
-            let changed = store.changed();
             let settles = began.elapsed() >= purse.wait;
             let ask = ReserveRequest {
                 id: id.clone(),
@@ -493,6 +492,8 @@ impl Caller {
             if let Some(granted) = granted {
                 return Ok(granted.saturating_sub(made));
             }
+            // Not before: the question is a commit, too.
+            let changed = store.changed();
             let left = ask.limit.saturating_sub(spent);
             if ask.least > left || settles {
                 let left = left.saturating_sub(others).saturating_sub(made);
@@ -584,21 +585,27 @@ impl Caller {
 
     /// Renews what is reserved for as long as the call is under way.
     pub(crate) async fn keep_reserved(&self) {
-        let ids: Vec<ReserveId> = {
-            let held = locked(&self.purse.held);
-            let accounts = held.accounts.iter().map(|account| &account.id);
-            held.current.iter().chain(&held.purpose).chain(accounts).cloned().collect()
-        };
-        if ids.is_empty() {
+        if self.reserved_ids().is_empty() {
             return std::future::pending().await;
         }
+        self.renew_reserved().await;
+    }
+
+    /// Renews what is reserved at each moment, and never ends.
+    pub(super) async fn renew_reserved(&self) {
         loop {
             tokio::time::sleep(RENEW).await;
             let expires = after(self.clock.now(), TTL);
-            let ops = ids.iter().map(|id| Op::Renew { id: id.clone(), expires }).collect();
+            let ops = self.reserved_ids().into_iter().map(|id| Op::Renew { id, expires }).collect();
             // Should it fail, what is reserved counts as spent until the call is over.
             drop(self.money_store().commit(Commit { ops, ..Commit::default() }).await);
         }
+    }
+
+    fn reserved_ids(&self) -> Vec<ReserveId> {
+        let held = locked(&self.purse.held);
+        let accounts = held.accounts.iter().map(|account| &account.id);
+        held.current.iter().chain(&held.purpose).chain(accounts).cloned().collect()
     }
 
     /// The call is over. What it cost becomes a node, of which the commit releases what is reserved. Gives what it may have

@@ -45,7 +45,6 @@ impl Caller {
         loop {
             let now = self.clock.now();
             let today = self.clock.day_of(now);
-            let changed = store.changed();
             let settles = began.elapsed() >= purse.wait;
             let Some(known) = self.spent_for(order, purpose, (today, began)).await? else { continue };
             let ask = ReserveRequest {
@@ -69,6 +68,8 @@ impl Caller {
             if let Some(granted) = granted {
                 return Ok(granted.saturating_sub(made));
             }
+            // Not before: the question is a commit, too.
+            let changed = store.changed();
             if ask.least > ask.limit.saturating_sub(spent) || settles {
                 return Err(Outcome::Limit(Limit::Cost(*budget)));
             }

@@ -26,6 +26,7 @@ use crate::calls::money::{floor_nano, in_dollars, nano};
 use crate::children::{ChildEnd, ChildPlan, ChildTerms, Children};
 use crate::clock::fresh_id;
 use crate::engine::SessionOptions;
+use crate::image_tool::{IMAGE_TOOL, ImageQuestions};
 use crate::models::may_see;
 use crate::runner::{
     AgentOrder, CallAnswer, CallOrder, ChildAnswer, ChildOrder, ModelRoute, RunnerError, SideJob, SideResult,
@@ -216,6 +217,10 @@ impl Task {
             tools: tools.filter(|tool| agent.is_none_or(|agent| agent.has_tool(&tool.spec().name))).collect(),
             policy: AgentPolicy::of(options.policy.clone(), agent),
             agents: options.agents.clone().filter(|_| agent.is_none_or(|agent| agent.has_tool(TASK_TOOL))),
+            images: match agent.is_none_or(|agent| agent.has_tool(IMAGE_TOOL)) {
+                true => options.images,
+                false => ImageQuestions::Off,
+            },
             limits: Limits {
                 max_turns: agent
                     .and_then(|agent| agent.max_turns)

@@ -28,12 +28,13 @@ use super::{
 use crate::agents::TASK_TOOL;
 use crate::context::system_end;
 use crate::identity::{Prompt, system_text};
+use crate::image_tool::IMAGE_TOOL;
 use crate::resume::Past;
 use crate::runner::{Backend, Runner};
 use crate::travel::SessionView;
 
 /// Tools that know the session that they belong to.
-const OF_A_SESSION: [&str; 3] = [TASK_TOOL, PLAN_TOOL, TODO_TOOL];
+const OF_A_SESSION: [&str; 4] = [TASK_TOOL, PLAN_TOOL, TODO_TOOL, IMAGE_TOOL];
 /// The share of the model's window that sections should have at most.
 const SHARE: u64 = 8;
 

@@ -240,3 +240,21 @@ impl ToolSet {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quipu_protocol::Json;
+
+    use super::*;
+
+    #[test]
+    fn equal_declarations_are_one_list() {
+        let of = |name: &str| {
+            let parameters = Json::object();
+            vec![ToolSpec { name: name.to_owned(), description: "A tool of a test.".to_owned(), parameters }]
+        };
+        let (one, other) = (shared(of("one")), shared(of("other")));
+        assert!(Arc::ptr_eq(&one, &shared(of("one"))) && Arc::ptr_eq(&other, &shared(of("other"))));
+        assert_ne!(one, other);
+    }
+}

@@ -49,6 +49,7 @@ pub use self::layer::{Problem, ProblemKind, Source};
 pub use self::messages::{
     ChannelTurns, ChatNames, QueueConfig, ResetCause, ResetConfig, ResetRuleConfig, TurnLimits,
 };
+pub(crate) use self::named_agents::EVERY as EVERY_AGENT;
 pub use self::named_agents::{AgentBudget, NamedAgent};
 pub(crate) use self::project::{Decision, ask_project_hooks, content_of, is_accepted, project_root};
 pub use self::project::{project_settings_path, project_to_trust, trust_project};

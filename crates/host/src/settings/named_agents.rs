@@ -14,7 +14,7 @@ const AGENTS: usize = 256;
 /// Characters of an id at most.
 const ID: usize = 64;
 /// Stands for every agent, where ids cannot be read. No settings can name it.
-pub(super) const EVERY: &str = "*";
+pub(crate) const EVERY: &str = "*";
 
 /// What is set for an agent.
 #[derive(Debug, Clone, PartialEq, Default)]

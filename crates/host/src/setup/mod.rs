@@ -237,6 +237,14 @@ impl SetupImport<'_> {
         if has_members(agent, key) && !entry.value.is_object() {
             self.report(file, entry.line, key, SetupOutcome::Left("it is not an object".to_owned()));
         } else if has_members(agent, key) {
+            for row in &agent.rows {
+                if let SetupRow::Fill { key: name, member, ours, word } = row
+                    && *name == key
+                    && entry.value.get(*member).is_none()
+                {
+                    self.put(file, entry, ours, &Value::from(*word))?;
+                }
+            }
             for member in &entry.members {
                 self.member(agent, file, member, &entry.members)?;
             }
@@ -373,6 +381,14 @@ impl SetupImport<'_> {
     /// Sets a member of an object of ours, unless the user has set that member.
     fn put_member(&mut self, file: &Path, entry: &Entry, (ours, name): (&str, &str)) -> Result<(), Failure> {
         let label = format!("{ours}.{name}");
+        // What the environment says would be written down, and hide what the file says.
+        let is_own = Key::named(ours).is_none_or(|key| {
+            matches!(self.home.config().row(key).source, Source::User(_) | Source::BuiltIn)
+        });
+        if !is_own {
+            self.report(file, entry.line, &entry.key, SetupOutcome::Kept { ours: label });
+            return Ok(());
+        }
         let mut members = match Key::named(ours).map(|key| self.home.config().row(key).value) {
             Some(Value::Object(members)) => members,
             _ => Map::new(),

@@ -60,6 +60,13 @@ pub(super) enum SetupRow {
         ours: &'static str,
         values: [u64; 2],
     },
+    /// What stands for a member that an object does not have.
+    Fill {
+        key: &'static str,
+        member: &'static str,
+        ours: &'static str,
+        word: &'static str,
+    },
     Hooks(&'static str),
     Rules(&'static str),
     Servers(&'static str),
@@ -118,6 +125,9 @@ pub(super) fn agents() -> Vec<SetupAgent> {
                     agent.rows.push(SetupRow::Gate { flag, number, ours, values: [off, on] });
                 }
             }
+            ["fill", key, member, ours, word] => {
+                agent.rows.push(SetupRow::Fill { key, member, ours, word });
+            }
             ["hooks", key] => agent.rows.push(SetupRow::Hooks(key)),
             ["rules", key] => agent.rows.push(SetupRow::Rules(key)),
             ["agents", key] => agent.rows.push(SetupRow::Agents(key)),
@@ -161,7 +171,8 @@ mod tests {
             if let SetupRow::Setting { ours, .. }
             | SetupRow::Pair { ours, .. }
             | SetupRow::Larger { ours, .. }
-            | SetupRow::Gate { ours, .. } = row
+            | SetupRow::Gate { ours, .. }
+            | SetupRow::Fill { ours, .. } = row
             {
                 assert!(crate::settings::Key::named(ours).is_some(), "{ours}");
             }

@@ -87,7 +87,9 @@ impl ConversationTool {
             .map_err(|error| format!("Invalid arguments: {error}"))?;
         let (conversations, sessions) =
             self.tools.bound().ok_or("The conversations of this process are ending. Nothing was done.")?;
-        let group = conversations.active_group(&self.own);
+        // What is owed is what runs: a run that a crash broke off goes on before the turn that waits behind it.
+        let owed = conversations.replies().and_then(|replies| replies.owed(&self.own));
+        let group = owed.map(|owed| owed.group()).or_else(|| conversations.active_group(&self.own));
         let (own, tools) = (self.own.clone(), self.tools.clone());
         let caller = Caller { own, conversations, sessions, group, tools };
         let session = |name: Option<String>| name.ok_or_else(|| "`session` is missing.".to_owned());
@@ -165,6 +167,13 @@ impl Tool for ConversationTool {
         cx: &'a ToolContext,
     ) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>> {
         Box::pin(async move {
+            // What is about to be stored is waited for: it would come after the next start otherwise.
+            if self.which == AgentTool::Message && !cx.cancel.is_cancelled() {
+                return match self.call(call, cx).await {
+                    Ok(text) => ToolOutput::text(text),
+                    Err(why) => ToolOutput::error(why),
+                };
+            }
             match cx.cancel.run_until_cancelled(self.call(call, cx)).await {
                 Some(Ok(text)) => ToolOutput::text(text),
                 Some(Err(why)) => ToolOutput::error(why),

@@ -1,5 +1,5 @@
-use quipu::store::{SessionQuery, Upkeep as _};
 use quipu::PermissionMode;
+use quipu::store::{SessionQuery, Upkeep as _};
 use quipu_host::{PermissionRequest, SilentObserver};
 use quipu_testkit::{Answer, Reply};
 use std::path::PathBuf;
@@ -154,7 +154,7 @@ async fn session_with_a_command_in_its_background_stays_open() {
     let held = sessions.session(&key("agent:main:direct:a")).await.unwrap();
     let commands = held.session.background();
     assert!(matches!(&*commands, [command] if command.end.is_none()), "{commands:?}");
-    held.session.kill_background(&commands[0].id).await.unwrap();
+    held.session.kill_background(commands[0].id.as_str()).await.unwrap();
     drop(held);
     assert_eq!(sessions.0.close_unused(Duration::ZERO).await, None);
     assert_eq!(sessions.open(), 0);

@@ -185,11 +185,12 @@ impl MessageInbox {
         Ok(self.put_as(id.clone(), key, message, policy).await?.map(|()| id))
     }
 
-    /// An id for [`MessageInbox::put_as`].
+    /// A text without the secrets that are known.
     pub(crate) fn sealed(&self, text: &str) -> String {
         self.0.sealer.seal(text).into_owned()
     }
 
+    /// An id for [`MessageInbox::put_as`].
     pub(crate) fn fresh_id() -> ItemId {
         uuid::Uuid::now_v7().to_string().into()
     }

@@ -210,7 +210,9 @@ impl ReplyFlow {
                 outputs
             }
             Message::ToolResult(result) => {
-                self.tool_ended(result);
+                // It stands behind the answer that asks for it; one that follows may use the id again.
+                self.early.remove(&result.tool_call_id);
+                self.stream.sent_texts().end(&result.tool_call_id, result.is_error);
                 Vec::new()
             }
             _ => Vec::new(),

@@ -163,7 +163,7 @@ impl Replies {
         let mut owed = self.owed(key).ok_or(PostError::NoChat)?;
         let (run, call) = message.call;
         let digest = digest(&message.text, &message.names, message.to.as_deref());
-        if owed.sent.iter().any(|sent| sent.run != run && sent.digest == digest) {
+        if owed.sent.iter().any(|sent| sent.continued < owed.continued && sent.digest == digest) {
             return Ok(ToolPost::Repeated);
         }
         let route = match message.to {
@@ -182,7 +182,7 @@ impl Replies {
             Some(last) => last.media.extend(message.media),
             None => blocks.push(Block { media: message.media, ..Block::default() }),
         }
-        owed.sent.push(SentCall { run, call, digest });
+        owed.sent.push(SentCall { call, continued: owed.continued, digest });
         let excess = owed.sent.len().saturating_sub(SENT);
         owed.sent.drain(..excess);
         let durability = Durability::Process;

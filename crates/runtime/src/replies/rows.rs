@@ -38,9 +38,10 @@ pub(crate) struct OwedReply {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SentCall {
-    /// The run of the session.
-    pub(super) run: RunId,
     pub(super) call: CallId,
+    /// How often the turn had been continued by then.
+    #[serde(default)]
+    pub(super) continued: u32,
     /// SHA-256 of what it says and to whom.
     pub(super) digest: String,
 }

@@ -495,12 +495,16 @@ async fn message_of_an_interrupted_call_counts_as_sent() {
     // Of a call that did not get so far, nothing was sent.
     assert_eq!(said(&[calls(other), interrupted.clone(), says(other)]), 1);
     assert_eq!(said(&[calls(report), interrupted, calls(other), says(other)]), 1);
+    // Another run of the turn in one process, as a message that was handed over has, may say the same again.
+    let same = second.post_of_tool(&key, posted("beside", report), &|_| false).await.unwrap();
+    assert_eq!(same, ToolPost::Sent { parts: 1 });
+    second.continues(&key).await.unwrap();
     let again = second.post_of_tool(&key, posted("two", report), &|_| false).await.unwrap();
     assert_eq!(again, ToolPost::Repeated);
     let new = second.post_of_tool(&key, posted("two", other), &|_| false).await.unwrap();
     let twice = second.post_of_tool(&key, posted("two", other), &|_| false).await.unwrap();
     assert_eq!((new, twice), (ToolPost::Sent { parts: 1 }, ToolPost::Sent { parts: 1 }));
-    assert_eq!(rows(&world).await, 4);
+    assert_eq!(rows(&world).await, 5);
     second.finish(&key).await.unwrap();
     assert!(matches!(
         second.post_of_tool(&key, posted("two", "late"), &|_| false).await,

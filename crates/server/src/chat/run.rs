@@ -10,7 +10,7 @@ use quipu_protocol::{
     Usage, UserInput,
 };
 use quipu_runtime::{
-    AgentId, BorrowedConversation, DEFAULT_AGENT, DeskLease, SessionRequest, SessionSource as _,
+    AgentId, BorrowedConversation, DEFAULT_AGENT, DeskLease, SessionRequest, SessionSource as _, audience_of,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -135,7 +135,7 @@ async fn in_turn(
         model: named.or_else(|| agent.filter(|_| known.is_none()).and_then(|agent| agent.model.clone())),
         thinking: request.thinking,
         fork: None,
-        agent: request.key.as_ref().map(|key| key.agent().map_or(DEFAULT_AGENT, AgentId::as_str).to_owned()),
+        audience: request.key.as_ref().map(audience_of).unwrap_or_default(),
     };
     let lease = front.desk.lease(wanted).await.map_err(|failure| unopened(&failure))?;
     if let Some(changes) = changes {

@@ -51,6 +51,8 @@ fn lost_or_spent(connection: &Connection, of: &str, from: UnixMs, now: UnixMs) -
 
 /// Nodes that are indexed at a time before what they cost is known.
 const BATCH: usize = 256;
+/// How long what was used stays behind the day: for other processes it began at another time, and clocks are set back.
+const KEPT: i64 = 3 * 24 * 60 * 60 * 1_000;
 
 /// Reserves what a call may cost, when it fits. Within the caller's transaction, in which nobody else can write.
 pub(super) fn reserve(connection: &Connection, ask: &ReserveRequest) -> Outcome<Reservation> {
@@ -88,7 +90,7 @@ pub(super) fn reserve(connection: &Connection, ask: &ReserveRequest) -> Outcome<
     let granted = granted.filter(|_| spent < ask.limit);
     connection
         .prepare_cached("DELETE FROM quipu_reserve WHERE expires <= ?1 AND at < ?2")?
-        .execute(params![ask.now, ask.since])?;
+        .execute(params![ask.now, ask.since.saturating_sub(KEPT)])?;
     if let Some(amount) = granted {
         connection
             .prepare_cached(

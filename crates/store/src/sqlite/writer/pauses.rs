@@ -23,7 +23,10 @@ impl State {
         let began = Instant::now();
         while self.brisk && began.elapsed() < SPIN {
             match queue.try_recv() {
-                Ok(task) => return Some(task),
+                Ok(task) => {
+                    self.cools_at = (!self.memory).then(|| began + COOL);
+                    return Some(task);
+                }
                 Err(TryRecvError::Empty) => std::hint::spin_loop(),
                 Err(TryRecvError::Disconnected) => return None,
             }
