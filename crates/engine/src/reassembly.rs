@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quipu_dag::Verdict;
 use quipu_machine::{PruneSettings, PruneState};
-use quipu_protocol::{BlobId, Entry, Epoch, Model, ModelRequest, NodeId, ToolSpec};
+use quipu_protocol::{BlobId, Entry, Epoch, Model, ModelRequest, NodeId};
 use quipu_store::{Graph, decode_whole};
 use quipu_transcript::{OpeningMessages, project_messages_as, source_nodes};
 
@@ -70,7 +70,7 @@ pub async fn reassembled_request(
         model,
         stable_system: context.as_ref().and_then(|context| context.stable_bytes(&system)),
         system: system.into(),
-        tools: Arc::<[ToolSpec]>::from(tools),
+        tools,
         messages: Arc::new(project_messages_as(profile, opening.around(&past.messages).cloned())),
         thinking,
         max_tokens,

@@ -17,6 +17,7 @@ use crate::body::{Body, BodyBuilder, Memory};
 use crate::cache::CacheControl;
 use crate::clamp_level;
 use crate::decode::string;
+use crate::openai::compat::Compat as ServerCompat;
 use crate::prepare::{
     self, Calls, MIN_ANSWER, NO_OUTPUT, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, fit, own_tokens,
     sendable, wanted_tokens, wire_name,
@@ -25,7 +26,6 @@ use crate::search;
 use crate::structured;
 use crate::thinking::mapped;
 use crate::tool_schema;
-use crate::wires::schema_dialect;
 
 /// The smallest budget that the wire takes.
 const MIN_BUDGET: u64 = 1_024;
@@ -57,7 +57,7 @@ pub(super) fn encode(
     let searches = search::is_offered(request, options.web_search);
     let rest = serde_json::to_string(&(&thinking, &output_config, mark, searches, request.stable_system))
         .unwrap_or_default();
-    let dialect = schema_dialect(model);
+    let dialect = ServerCompat::of(model).tool_schema;
     let mut growing: BodyBuilder<Calls> = memory.go_on(request, rest, "messages", |out| {
         let mut tools: Vec<_> = request
             .tools

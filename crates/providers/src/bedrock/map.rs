@@ -15,13 +15,13 @@ use super::wire::{
     ToolConfig, ToolResult, ToolSpec, ToolUse, WireMessage,
 };
 use crate::body::{Body, BodyBuilder, Memory};
+use crate::openai::compat::Compat;
 use crate::prepare::{
     self, Calls, MAX_NAME, MIN_ANSWER, NO_OUTPUT, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, fit,
     own_tokens, wanted_tokens, wire_name,
 };
 use crate::thinking::mapped;
 use crate::tool_schema;
-use crate::wires::schema_dialect;
 use crate::{CallOptions, clamp_level};
 
 /// The smallest budget that a model takes.
@@ -52,7 +52,7 @@ pub(super) fn encode(
     let mark = traits.mark(options.cache);
     let lacks_tools = request.tools.is_empty() && request.messages.iter().any(|message| has_calls(message));
     let rest = serde_json::to_string(&(mark, lacks_tools)).unwrap_or_default();
-    let dialect = schema_dialect(model);
+    let dialect = Compat::of(model).tool_schema;
     let mut growing: BodyBuilder<Calls> = memory.go_on(request, rest, "messages", |out| {
         let spec = |name, description, json| {
             let input_schema = InputSchema { json };

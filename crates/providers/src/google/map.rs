@@ -22,8 +22,7 @@ use crate::prepare::{
 };
 use crate::search;
 use crate::structured;
-use crate::tool_schema;
-use crate::wires::schema_dialect;
+use crate::tool_schema::{self, SchemaDialect};
 use crate::{CacheRetention, CallOptions, clamp_level};
 
 /// Length of a tool call's id at most.
@@ -63,7 +62,6 @@ pub(super) fn encode(
         None => searches.to_string(),
         Some(project) => format!("{searches} {project} {}", session.unwrap_or_default()),
     };
-    let dialect = schema_dialect(model);
     let mut growing: BodyBuilder<State> = memory.go_on(request, rest, "contents", |out| {
         let declarations: Vec<_> = request
             .tools
@@ -71,7 +69,7 @@ pub(super) fn encode(
             .map(|tool| Declaration {
                 name: &tool.name,
                 description: &tool.description,
-                parameters_json_schema: tool_schema::sent(tool, dialect),
+                parameters_json_schema: tool_schema::sent(tool, SchemaDialect::Subset),
             })
             .collect();
         let tools = (!declarations.is_empty()).then_some(Tools {

@@ -10,13 +10,13 @@ use super::wire::{
     WireMessage,
 };
 use crate::body::{Body, BodyBuilder, Memory};
+use crate::openai::compat::Compat;
 use crate::prepare::{
     self, Calls, MAX_NAME, NO_RESULT, NO_TOOL_OUTPUT, RESULTS_READ, TOOL_IMAGE_OMITTED, UserBlock, arguments,
     output_tokens, sampling, wire_name,
 };
 use crate::thinking::mapped;
 use crate::tool_schema;
-use crate::wires::schema_dialect;
 use crate::{CacheRetention, CallOptions, clamp_level};
 
 /// Length of a call's id. The server takes no other, and letters and digits only.
@@ -51,7 +51,7 @@ pub(super) fn encode(
     let max_tokens = output_tokens(request, level, options.budgets);
     let last = BodyTail { max_tokens: ours("max_tokens").then_some(max_tokens) };
     let rest = serde_json::to_string(&(prompt_cache_key, &effort, &own)).unwrap_or_default();
-    let dialect = schema_dialect(model);
+    let dialect = Compat::of(model).tool_schema;
     let mut growing: BodyBuilder<State> = memory.go_on(request, rest, "messages", |out| {
         let tools = request.tools.iter().map(|tool| {
             let parameters = tool_schema::sent(tool, dialect);

@@ -12,12 +12,12 @@ use quipu_protocol::{
 
 use super::wire::{BodyTail, Context, Head, Options, Tool};
 use crate::body::{Body, BodyBuilder, Memory};
+use crate::openai::compat::Compat;
 use crate::prepare::{
     self, Calls, NO_OUTPUT, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, output_tokens, sampling,
     wire_name,
 };
 use crate::tool_schema;
-use crate::wires::schema_dialect;
 use crate::{CacheRetention, CallOptions, clamp_level, level_name};
 
 /// Length of a call's id at most. What a gateway gives holds the ids of the server behind it.
@@ -52,7 +52,7 @@ pub(super) fn encode(
         extra: &own,
     };
     let rest = serde_json::to_string(&options()).unwrap_or_default();
-    let dialect = schema_dialect(model);
+    let dialect = Compat::of(model).tool_schema;
     let mut growing: BodyBuilder<State> = memory.go_on(request, rest, "messages", |out| {
         let tools = request.tools.iter().map(|tool| {
             let parameters = tool_schema::sent(tool, dialect);

@@ -1,6 +1,6 @@
 //! What the store keeps of replies.
 
-use quipu::protocol::{CallId, ItemId, Json, NodeId, RunId, SessionId};
+use quipu::protocol::{CallId, ItemId, Json, NodeId, SessionId};
 use quipu::store::{InboxItem, Op, REPLY_OUTBOX};
 use quipu_outbound::Delivery;
 use serde::{Deserialize, Serialize};

@@ -316,6 +316,10 @@ async fn expired_reservation_counts_as_spent_for_the_day() {
     let since = START + 24 * 4 * QUARTER;
     let tomorrow = store.reserve(ReserveRequest { since, ..ask("b", since + 1) }).await.unwrap();
     assert_eq!((tomorrow.spent, tomorrow.others), (0, 0));
+    store.commit(op(release("b", 0))).await.unwrap();
+    let since = START + 5 * 24 * 4 * QUARTER;
+    let later = store.reserve(ReserveRequest { since, ..ask("b", since + 1) }).await.unwrap();
+    assert_eq!((later.spent, later.others), (0, 0));
     // It is gone.
     let again = store.reserve(ask("c", since + 1)).await.unwrap();
     assert_eq!((again.spent, again.others), (0, 2 * DOLLAR));

@@ -299,7 +299,7 @@ fn epoch() -> BoxedStrategy<Epoch> {
                 system,
                 identity,
                 declined,
-                tools,
+                tools: tools.into(),
                 max_tokens,
                 prune,
                 context,
