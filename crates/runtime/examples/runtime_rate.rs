@@ -138,11 +138,12 @@ async fn measure(
         ended += usize::from(run.await?.is_ok());
     }
     replies.idle().await;
-    let asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut waits: Vec<f64> = sent
-        .iter()
-        .filter_map(|(number, sent)| Some(milliseconds(asked.get(number)?.duration_since(*sent))))
-        .collect();
+    let mut waits: Vec<f64> = {
+        let asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.iter()
+            .filter_map(|(number, sent)| Some(milliseconds(asked.get(number)?.duration_since(*sent))))
+            .collect()
+    };
     waits.sort_by(f64::total_cmp);
     let at = |percent: usize| {
         let at = (waits.len() * percent).div_ceil(100).saturating_sub(1);
