@@ -3,13 +3,12 @@
 
 use quipu_protocol::{AccountLimit, BudgetUnit, Limit, Outcome, UnixMs};
 use quipu_providers::Charge;
-use quipu_store::{Commit, Graph, Op, Reservation, ReserveId, ReserveRequest, StoreError};
+use quipu_store::{Commit, Graph, Op, Reservation, ReserveId, StoreError};
 use tokio::time::Instant;
 
 use super::accounts::{AccountAmount, AccountBudget, AccountUse, Allowance, HeldAmount, UsedAmounts};
 use super::money::{
-    LEAST, Price, Purse, Stake, TTL, WantedAmount, after, dollars, floor_nano, in_dollars, locked, number,
-    unread, whole,
+    LEAST, Price, Purse, Stake, WantedAmount, dollars, floor_nano, in_dollars, locked, number, unread, whole,
 };
 use super::{CallJob, Caller};
 use crate::clock::{Clock, fresh_id};
@@ -123,7 +122,7 @@ impl Caller {
         of: &AccountAmount,
         wanted: WantedAmount,
     ) -> Result<i64, Outcome> {
-        let WantedAmount { full, least, made } = wanted;
+        let made = wanted.made;
         let (purse, store) = (&self.purse, self.money_store());
         let id = {
             let mut held = locked(&purse.held);
@@ -142,17 +141,7 @@ impl Caller {
             let now = self.clock.now();
             let today = self.clock.day_of(now);
             let settles = began.elapsed() >= purse.wait;
-            let ask = ReserveRequest {
-                id: id.clone(),
-                since: today,
-                now,
-                expires: after(now, TTL),
-                limit: of.limit,
-                elsewhere: 0,
-                full: full.saturating_add(made),
-                least: least.saturating_add(made),
-                settles,
-            };
+            let ask = wanted.request(id.clone(), (today, now), (of.limit, 0), settles);
             let (least, limit) = (ask.least, ask.limit);
             let reserved = store.reserve(ask).await.map_err(|error| unread(&error))?;
             let Reservation { granted, spent, others } = reserved;

@@ -25,7 +25,7 @@ pub(super) const LEAST: u64 = 1_024;
 /// How long a call waits for what others have reserved.
 const WAIT: Duration = Duration::from_secs(30);
 /// How long a reservation lasts without renewal.
-pub(super) const TTL: Duration = Duration::from_secs(120);
+const TTL: Duration = Duration::from_secs(120);
 /// How often it is renewed.
 const RENEW: Duration = Duration::from_secs(40);
 /// How often what others have reserved is looked at, beside each commit.
@@ -96,6 +96,20 @@ pub(super) struct WantedAmount {
     pub(super) full: i64,
     pub(super) least: i64,
     pub(super) made: i64,
+}
+
+impl WantedAmount {
+    /// Asks the store for it: of what may be spent since then, and of which so much was spent in another store.
+    pub(super) fn request(
+        &self,
+        id: ReserveId,
+        (since, now): (UnixMs, UnixMs),
+        (limit, elsewhere): (i64, i64),
+        settles: bool,
+    ) -> ReserveRequest {
+        let (full, least) = (self.full.saturating_add(self.made), self.least.saturating_add(self.made));
+        ReserveRequest { id, since, now, expires: after(now, TTL), limit, elsewhere, full, least, settles }
+    }
 }
 
 /// Whose call it is.
@@ -457,7 +471,7 @@ impl Caller {
         budget: f64,
         wanted: WantedAmount,
     ) -> Result<i64, Outcome> {
-        let WantedAmount { full, least, made } = wanted;
+        let made = wanted.made;
         let (purse, store) = (&self.purse, self.money_store());
         let id = locked(&purse.held).current.get_or_insert_with(|| ReserveId(fresh_id())).clone();
         let began = Instant::now();
@@ -467,17 +481,7 @@ impl Caller {
             let today = self.clock.day_of(now);
             let elsewhere = locked(&purse.held).missed_on(today);
             let settles = began.elapsed() >= purse.wait;
-            let ask = ReserveRequest {
-                id: id.clone(),
-                since: today,
-                now,
-                expires: after(now, TTL),
-                limit: floor_nano(budget),
-                elsewhere,
-                full: full.saturating_add(made),
-                least: least.saturating_add(made),
-                settles,
-            };
+            let ask = wanted.request(id.clone(), (today, now), (floor_nano(budget), elsewhere), settles);
             let Reservation { granted, spent, others } = match store.reserve(ask.clone()).await {
                 Ok(reserved) => reserved,
                 // Nobody can spend there, but what was spent counts.
@@ -766,7 +770,7 @@ pub(super) fn dollars(nano: i64) -> String {
     if dollars < 0.1 { format!("${dollars:.4}") } else { format!("${dollars:.2}") }
 }
 
-pub(super) fn after(now: UnixMs, time: Duration) -> UnixMs {
+fn after(now: UnixMs, time: Duration) -> UnixMs {
     now.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
 }
 

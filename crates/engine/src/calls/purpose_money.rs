@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use quipu_protocol::{Limit, Outcome, UnixMs};
-use quipu_store::{Reservation, ReserveId, ReserveRequest, UsageGrouping, UsageQuery};
+use quipu_store::{Reservation, ReserveId, UsageGrouping, UsageQuery};
 use tokio::time::Instant;
 
-use super::money::{
-    PurposeAmount, Purse, TTL, WantedAmount, after, dollars, floor_nano, locked, nano, unread,
-};
+use super::money::{PurposeAmount, Purse, WantedAmount, dollars, floor_nano, locked, nano, unread};
 use super::{CallJob, Caller};
 use crate::clock::fresh_id;
 
@@ -35,7 +33,7 @@ impl Caller {
         of: &PurposeAmount,
         wanted: WantedAmount,
     ) -> Result<i64, Outcome> {
-        let WantedAmount { full, least, made } = wanted;
+        let made = wanted.made;
         let (purse, store) = (&self.purse, self.money_store());
         let PurposeAmount { purpose, budget } = of;
         let fresh = || ReserveId::of_purpose(purpose, &fresh_id());
@@ -47,17 +45,7 @@ impl Caller {
             let today = self.clock.day_of(now);
             let settles = began.elapsed() >= purse.wait;
             let Some(known) = self.spent_for(order, purpose, (today, began)).await? else { continue };
-            let ask = ReserveRequest {
-                id: id.clone(),
-                since: today,
-                now,
-                expires: after(now, TTL),
-                limit: floor_nano(*budget),
-                elsewhere: known,
-                full: full.saturating_add(made),
-                least: least.saturating_add(made),
-                settles,
-            };
+            let ask = wanted.request(id.clone(), (today, now), (floor_nano(*budget), known), settles);
             let reserved = store.reserve(ask.clone()).await.map_err(|error| unread(&error))?;
             // What ended meanwhile is reserved no more, and was not known to be spent.
             if self.spent_for(order, purpose, (today, began)).await?.is_none_or(|spent_now| spent_now > known)

@@ -168,13 +168,11 @@ impl Tool for ConversationTool {
     ) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>> {
         Box::pin(async move {
             // What is about to be stored is waited for: it would come after the next start otherwise.
-            if self.which == AgentTool::Message && !cx.cancel.is_cancelled() {
-                return match self.call(call, cx).await {
-                    Ok(text) => ToolOutput::text(text),
-                    Err(why) => ToolOutput::error(why),
-                };
-            }
-            match cx.cancel.run_until_cancelled(self.call(call, cx)).await {
+            let done = match self.which {
+                AgentTool::Message if !cx.cancel.is_cancelled() => Some(self.call(call, cx).await),
+                _ => cx.cancel.run_until_cancelled(self.call(call, cx)).await,
+            };
+            match done {
                 Some(Ok(text)) => ToolOutput::text(text),
                 Some(Err(why)) => ToolOutput::error(why),
                 None => ToolOutput::error("Operation aborted"),
