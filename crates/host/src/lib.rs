@@ -158,7 +158,8 @@ pub use session_file::{Mirror, is_file};
 pub use settings::{
     AgentBudget, BudgetSettings, ChannelTurns, ContainerSettings, DreamingSettings, FallbackSettings,
     NamedAgent, Problem, ProblemKind, QueueConfig, ResetCause, ResetConfig, ResetRuleConfig, SandboxMode,
-    SandboxScope, SandboxSettings, SandboxWorkspace, SettingRow, Settings, Source, TurnLimits,
+    SandboxScope, SandboxSettings, SandboxWorkspace, SettingRow, Settings, Source, StreamingConfig,
+    StreamingMode, TurnLimits,
 };
 pub use sources::Sources;
 pub use suggestions::{

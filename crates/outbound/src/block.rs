@@ -59,6 +59,10 @@ pub struct Block {
     pub reasoning: bool,
     /// Bytes of the visible text of its message that this block and those before it have.
     pub end: usize,
+    /// SHA-256 of those bytes, in hexadecimal digits, where the block left while its message streamed: by it, a stream that continues
+    /// the message after a crash knows whether the same text comes again.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub digest: String,
 }
 
 impl Block {

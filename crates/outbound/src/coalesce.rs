@@ -64,6 +64,7 @@ impl Coalescer {
                 waiting.text.push_str(self.joiner);
                 waiting.text.push_str(&block.text);
                 waiting.end = block.end;
+                waiting.digest = block.digest;
                 self.length += self.joiner.len() + length;
             }
             None => {

@@ -16,6 +16,7 @@ mod media;
 mod offer;
 mod outbox;
 mod pacing;
+mod repeat;
 mod silence;
 mod sink;
 mod stream;

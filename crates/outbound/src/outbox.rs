@@ -57,6 +57,9 @@ pub struct Delivery {
     pub parts: Vec<Part>,
     /// Bytes of visible text that the parts have.
     pub end: usize,
+    /// [`Block::digest`] of them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub digest: String,
     /// Media that the parts have.
     pub media: usize,
     /// No part will be added.
@@ -71,18 +74,26 @@ impl Delivery {
         self.closed && self.waiting().is_none()
     }
 
+    /// Whether a part is to be offered.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting().is_some()
+    }
+
     fn waiting(&self) -> Option<usize> {
         self.parts.iter().position(|part| matches!(part.state, PartState::Waiting { .. }))
     }
 }
 
 /// How much of a reply an outbox has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Progress {
     /// Parts.
     pub parts: u32,
     /// Bytes of visible text that they have.
     pub end: usize,
+    /// [`Block::digest`] of them; empty where it is sure that the same text comes again.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub digest: String,
     /// Media that they have.
     pub media: usize,
 }
@@ -176,7 +187,13 @@ impl Outbox {
         if reply.closed {
             return Err(DeliveryError::Closed { key: key.clone(), part });
         }
-        reply.end = reply.end.max(block.end);
+        if block.digest.is_empty() {
+            reply.end = reply.end.max(block.end);
+        } else {
+            // Less than before where the message was begun anew.
+            reply.end = block.end;
+            reply.digest.clone_from(&block.digest);
+        }
         reply.media += block.media.len();
         reply.parts.push(Part {
             block: Some(block),
@@ -306,6 +323,7 @@ impl Outbox {
         self.reply(key).map_or_else(Progress::default, |reply| Progress {
             parts: u32::try_from(reply.parts.len()).unwrap_or(u32::MAX),
             end: reply.end,
+            digest: reply.digest.clone(),
             media: reply.media,
         })
     }
@@ -339,6 +357,7 @@ impl Outbox {
                 key: key.clone(),
                 parts: Vec::new(),
                 end: 0,
+                digest: String::new(),
                 media: 0,
                 closed: false,
                 preview: None,

@@ -10,6 +10,7 @@ use crate::directives::{Directive, DirectiveParser};
 use crate::duplicates::SentTexts;
 use crate::outbox::Progress;
 use crate::pacing::{Pacer, PacingOptions};
+use crate::repeat::{Repeat, TextDigest};
 use crate::silence::SilenceGate;
 use crate::tags::{Segment, TagOptions, TagStripper, visible_text};
 
@@ -122,17 +123,6 @@ enum QueueItem {
     Closed { message: u32, silent: bool },
 }
 
-/// Text that was sent already and comes again.
-#[derive(Debug, Clone, Default)]
-enum Repeat {
-    #[default]
-    Nothing,
-    /// So many bytes of it.
-    Length(usize),
-    /// This text, of which so many bytes came.
-    Text(String, usize),
-}
-
 /// One answer as it arrives.
 #[derive(Debug, Clone)]
 struct Message {
@@ -144,6 +134,9 @@ struct Message {
     parser: DirectiveParser,
     gate: SilenceGate,
     chunker: Chunker,
+    /// Where in `visible` the text of the chunker begins.
+    chunked_from: usize,
+    digest: TextDigest,
     repeat: Repeat,
     /// Media that were sent already and come again.
     repeated_media: usize,
@@ -172,6 +165,8 @@ impl Message {
             parser: DirectiveParser::new(),
             gate: SilenceGate::new(),
             chunker: Chunker::new(options.chunks),
+            chunked_from: 0,
+            digest: TextDigest::default(),
             repeat: Repeat::Nothing,
             repeated_media: 0,
             media_count: 0,
@@ -254,10 +249,21 @@ impl ReplyStream {
         let mut stream = Self::new(run, options);
         stream.begun = message;
         stream.number = message;
-        stream.sending = (message, progress.parts);
-        stream.resumed = Some(progress);
-        stream.any_reply = message > 0 || progress.parts > 0;
+        stream.any_reply = message > 0;
+        stream.resume_next(progress);
         stream
+    }
+
+    /// The message that begins next was begun before a crash, and an outbox has so much of it. What that says is not sent again, unless
+    /// another text comes: that is sent whole.
+    pub fn resume_next(&mut self, progress: Progress) {
+        self.any_reply |= progress.parts > 0;
+        self.resumed = Some(progress);
+    }
+
+    /// The key of the message that begins next.
+    pub fn next_key(&self) -> ReplyKey {
+        ReplyKey::of(&self.run, self.begun)
     }
 
     /// What messaging tools sent: a block that repeats it is dropped.
@@ -331,9 +337,13 @@ impl ReplyStream {
         self.begun += 1;
         self.left = Progress::default();
         if let Some(progress) = self.resumed.take() {
+            self.sending = (self.number, progress.parts);
+            self.message.repeat = match progress.end {
+                0 => Repeat::Nothing,
+                end if progress.digest.is_empty() => Repeat::Length(end),
+                end => Repeat::Digest(end, progress.digest.clone()),
+            };
             self.left = progress;
-            self.message.repeat =
-                if progress.end > 0 { Repeat::Length(progress.end) } else { Repeat::Nothing };
         } else if let Some((text, progress)) = self.retry.take() {
             self.left = progress;
             self.message.repeat = if text.is_empty() { Repeat::Nothing } else { Repeat::Text(text, 0) };
@@ -390,6 +400,7 @@ impl ReplyStream {
         let rest = self.message.gate.finish();
         self.message.gate = SilenceGate::new();
         self.show(&rest);
+        self.judge_repeat();
         let chunks = self.message.chunker.finish();
         self.chunks(chunks, self.options.drain == DrainPoint::TextEnd);
         self.media_only();
@@ -414,6 +425,7 @@ impl ReplyStream {
         if !silent && self.message.visible.trim().is_empty() && !self.message.raw.is_empty() {
             self.show_whole();
         }
+        self.judge_repeat();
         let chunks = self.message.chunker.finish();
         self.chunks(chunks, self.options.drain == DrainPoint::TextEnd);
         self.media_only();
@@ -448,8 +460,13 @@ impl ReplyStream {
         if let Some(coalescer) = &mut self.coalescer {
             coalescer.flush();
         }
-        let text = self.message.visible.get(..self.left.end).unwrap_or(&self.message.visible);
-        self.retry = Some((text.to_owned(), self.left));
+        let left = self.left.clone();
+        if let Repeat::Digest(..) = self.message.repeat {
+            self.resumed = Some(left);
+        } else {
+            let text = self.message.visible.get(..left.end).unwrap_or(&self.message.visible);
+            self.retry = Some((text.to_owned(), left));
+        }
         self.message.ended = true;
         self.begun = number;
     }
@@ -540,11 +557,7 @@ impl ReplyStream {
             Repeat::Text(expected, came) => {
                 let same = text.len().min(expected.len() - *came);
                 if expected.as_bytes()[*came..*came + same] != text.as_bytes()[..same] {
-                    // Another answer: it is sent whole.
-                    message.repeat = Repeat::Nothing;
-                    message.chunker = Chunker::new(self.options.chunks);
-                    let whole = message.visible[message.visible_start..].to_owned();
-                    self.chunk(&whole);
+                    self.send_anew();
                     return;
                 }
                 *came += same;
@@ -555,7 +568,33 @@ impl ReplyStream {
                 let rest = text[same..].to_owned();
                 self.chunk(&rest);
             }
+            Repeat::Digest(length, _) if message.visible.len() < *length => {}
+            Repeat::Digest(..) => self.judge_repeat(),
         }
+    }
+
+    /// Sends what waited until it was known whether text comes again that was sent before a crash: what follows it, or all.
+    fn judge_repeat(&mut self) {
+        let Repeat::Digest(length, digest) = &self.message.repeat else { return };
+        let message = &self.message;
+        let again =
+            message.visible.get(..*length).filter(|text| TextDigest::default().of(text, *length) == *digest);
+        let Some(again) = again.map(str::to_owned) else { return self.send_anew() };
+        let rest = message.visible[again.len()..].to_owned();
+        self.message.repeat = Repeat::Nothing;
+        self.message.chunker.pass(&again);
+        self.chunk(&rest);
+    }
+
+    /// It is another answer than the one of which something was sent: it is sent whole.
+    fn send_anew(&mut self) {
+        let message = &mut self.message;
+        message.repeat = Repeat::Nothing;
+        message.chunker = Chunker::new(self.options.chunks);
+        message.chunked_from = message.visible_start;
+        self.left.end = 0;
+        let whole = message.visible[message.visible_start..].to_owned();
+        self.chunk(&whole);
     }
 
     fn chunk(&mut self, text: &str) {
@@ -578,9 +617,9 @@ impl ReplyStream {
             if index + 1 == last && ends {
                 media = std::mem::take(&mut self.message.media);
             }
-            let end = chunk.source.end;
+            let (end, digest) = self.sent_until(chunk.source.end);
             let voice = self.message.voice && !media.is_empty();
-            self.block(Block { text: chunk.text, media, voice, end, ..Block::default() }, paced);
+            self.block(Block { text: chunk.text, media, voice, end, digest, ..Block::default() }, paced);
         }
     }
 
@@ -588,9 +627,21 @@ impl ReplyStream {
     fn media_only(&mut self) {
         if !self.message.media.is_empty() {
             let media = std::mem::take(&mut self.message.media);
-            let end = self.message.chunker.position();
-            self.block(Block { media, voice: self.message.voice, end, ..Block::default() }, true);
+            let (end, digest) = self.sent_until(self.message.chunker.position());
+            self.block(Block { media, voice: self.message.voice, end, digest, ..Block::default() }, true);
         }
+    }
+
+    /// Where in the visible text a place of the chunker is, and the digest of what comes before it.
+    fn sent_until(&mut self, position: usize) -> (usize, String) {
+        let message = &mut self.message;
+        let end = message.chunked_from.saturating_add(position);
+        let digest = match self.options.drain {
+            DrainPoint::TextEnd => message.digest.of(&message.visible, end),
+            // All of it leaves at once.
+            DrainPoint::MessageEnd => String::new(),
+        };
+        (end, digest)
     }
 
     /// Reasoning as messages of its own, each line in italics.

@@ -45,7 +45,7 @@ pub use lines::{LINE_LIMIT, Line, Lines, write_lines};
 pub use queue::*;
 pub use replies::{
     AckPatience, MESSAGE_TOOL, PostError, PostOutcome, REPLY_LIMIT, RefusedReply, Replies, ReplyRoute,
-    ReplyRoutes, SESSIONS_CHANNEL, SentMessage,
+    ReplyRoutes, ReplyTiming, SESSIONS_CHANNEL, SentMessage,
 };
 pub use rpc::{RpcEnd, RpcFront};
 pub use run::{Acceptance, AgentLoad, Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest};

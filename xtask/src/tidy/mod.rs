@@ -10,6 +10,7 @@ mod errors;
 mod fronts;
 mod hygiene;
 mod lengths;
+mod named_tests;
 mod names;
 mod tests_rules;
 mod vocabulary;
@@ -79,6 +80,7 @@ const RULES: &[(&str, Rule)] = &[
     ("comments", comments::check),
     ("machine", hygiene::check),
     ("documents", documents::check),
+    ("named tests", named_tests::check),
 ];
 
 /// `cargo xtask tidy`: prints what it found, true when nothing is a fault.

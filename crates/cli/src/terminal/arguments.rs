@@ -163,7 +163,7 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 57] = [
+    const ELSEWHERE: [&str; 58] = [
         "past.",
         "tools",
         "web.",
@@ -216,6 +216,7 @@ mod tests {
         "budget.waitMs",
         "budget.background",
         "messages.queue.",
+        "messages.streaming.",
         "session.reset.",
         "session.history.",
         "memory.dreaming.",

@@ -1,4 +1,4 @@
-//! The members of `messages.queue`, `session.reset` and `session.history`.
+//! The members of `messages.queue`, `messages.streaming`, `session.reset` and `session.history`.
 
 use std::collections::BTreeMap;
 
@@ -68,6 +68,64 @@ impl QueueConfig {
                 .and_then(|cap| usize::try_from(cap).ok()),
             drop: word("messages.queue.drop"),
         }
+    }
+}
+
+/// The members of `messages.streaming`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StreamingConfig {
+    /// Whether answers are sent in blocks while they arrive.
+    pub mode: StreamingMode,
+    /// The same by channel, in small letters.
+    pub mode_by_channel: BTreeMap<String, StreamingMode>,
+    /// Characters of a block at least.
+    pub min_chars: Option<usize>,
+    /// Characters of a block at most.
+    pub max_chars: Option<usize>,
+    /// Milliseconds for which a block waits for the next one; 0 for none.
+    pub join_ms: Option<u64>,
+}
+
+/// When an answer is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StreamingMode {
+    /// When it is whole.
+    #[default]
+    Off,
+    /// In blocks, while it arrives.
+    Blocks,
+}
+
+impl StreamingMode {
+    fn of(word: &Value) -> Option<Self> {
+        match word.as_str()? {
+            "off" => Some(Self::Off),
+            "blocks" => Some(Self::Blocks),
+            _ => None,
+        }
+    }
+}
+
+impl StreamingConfig {
+    /// The values that were checked, by the names of the settings.
+    pub(super) fn of<'a>(value: &dyn Fn(&str) -> Option<&'a Value>) -> Self {
+        let number = |name: &str| value(name).and_then(Value::as_u64);
+        let size = |name: &str| number(name).and_then(|size| usize::try_from(size).ok());
+        let channels = value("messages.streaming.byChannel").and_then(Value::as_object).into_iter().flatten();
+        Self {
+            mode: value("messages.streaming.mode").and_then(StreamingMode::of).unwrap_or_default(),
+            mode_by_channel: channels
+                .filter_map(|(channel, mode)| Some((channel.to_lowercase(), StreamingMode::of(mode)?)))
+                .collect(),
+            min_chars: size("messages.streaming.minChars"),
+            max_chars: size("messages.streaming.maxChars"),
+            join_ms: number("messages.streaming.joinMs"),
+        }
+    }
+
+    /// What holds for a channel.
+    pub fn mode_of(&self, channel: &str) -> StreamingMode {
+        self.mode_by_channel.get(&channel.to_lowercase()).copied().unwrap_or(self.mode)
     }
 }
 

@@ -47,7 +47,8 @@ pub use self::keep::{FileChange, SettingError, SettingsFile, StoredSetting, set_
 use self::layer::Layer;
 pub use self::layer::{Problem, ProblemKind, Source};
 pub use self::messages::{
-    ChannelTurns, ChatNames, QueueConfig, ResetCause, ResetConfig, ResetRuleConfig, TurnLimits,
+    ChannelTurns, ChatNames, QueueConfig, ResetCause, ResetConfig, ResetRuleConfig, StreamingConfig,
+    StreamingMode, TurnLimits,
 };
 pub(crate) use self::named_agents::EVERY as EVERY_AGENT;
 pub use self::named_agents::{AgentBudget, NamedAgent};
@@ -96,6 +97,8 @@ pub struct Settings {
     pub named_agents: BTreeMap<String, NamedAgent>,
     /// What becomes of messages that come while a conversation is busy.
     pub queue: QueueConfig,
+    /// Whether answers are sent to chats while they arrive.
+    pub streaming: StreamingConfig,
     /// When conversations begin anew.
     pub resets: ResetConfig,
     /// How many turns of the user requests of conversations have.
@@ -384,6 +387,7 @@ impl Settings {
             agents: AgentConfig::of(&value),
             named_agents: named_agents::of(value("agents.byId")),
             queue: QueueConfig::of(&value),
+            streaming: StreamingConfig::of(&value),
             resets: ResetConfig::of(&value),
             turns: TurnLimits::of(&value),
             patch_tool: PatchTool::of_word(word("applyPatch")),

@@ -147,6 +147,7 @@ const PROMPT: ProjectUse = ProjectUse::Refused("it chooses the system prompt");
 const TERMINAL: ProjectUse = ProjectUse::Refused("it applies to your terminal");
 const ALLOWED: ProjectUse = ProjectUse::Allowed;
 
+const STREAMING_MODES: &[&str] = &["off", "blocks"];
 const QUEUE_MODES: &[&str] = &["steer", "followup", "collect", "interrupt"];
 const COUNT: Kind = Kind::Number { least: 1, most: u64::MAX };
 const SIZE: Kind = Kind::Number { least: 0, most: u64::MAX };
@@ -1148,6 +1149,46 @@ pub const KEYS: &[Key] = &[
         Now,
         HOME,
         "what happens to more: the new one is refused, an old one goes, or it goes and a line of it is told later",
+    ),
+    key(
+        "messages.streaming.mode",
+        Kind::Word(STREAMING_MODES),
+        "\"off\"",
+        Now,
+        HOME,
+        "whether a conversation is answered when the answer is whole, or in blocks while it arrives",
+    ),
+    key(
+        "messages.streaming.byChannel",
+        Kind::ChannelWords(STREAMING_MODES),
+        "{}",
+        Now,
+        HOME,
+        "the same for conversations of single channels",
+    ),
+    key(
+        "messages.streaming.minChars",
+        Kind::Number { least: 1, most: 65_536 },
+        "800",
+        Now,
+        HOME,
+        "characters of a block at least, before its answer ends",
+    ),
+    key(
+        "messages.streaming.maxChars",
+        Kind::Number { least: 40, most: 65_536 },
+        "1200",
+        Now,
+        HOME,
+        "characters of a block at most",
+    ),
+    key(
+        "messages.streaming.joinMs",
+        Kind::Number { least: 0, most: 60_000 },
+        "1000",
+        Now,
+        HOME,
+        "milliseconds for which a block waits for the next one, to be one message with it; 0 for none",
     ),
     key(
         "past.build",

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use quipu_outbound::{
-    BreakPreference, ChunkOptions, CoalesceOptions, DrainPoint, PacingOptions, ReplyMode, ReplyStream,
-    ReplyTarget, StreamInput, StreamOptions, StreamOutput,
+    BreakPreference, ChunkOptions, CoalesceOptions, DrainPoint, Outbox, PacingOptions, ReplyMode,
+    ReplyStream, ReplyTarget, StreamInput, StreamOptions, StreamOutput,
 };
 
 use crate::splits::{pieces, sizes};
@@ -370,5 +370,67 @@ proptest! {
         }
         let plain = |text: &str| text.replace("<think>no</think>", "").split_whitespace().collect::<String>();
         prop_assert_eq!(plain(&sent), plain(&text));
+    }
+}
+
+/// What is recorded of a reply by outputs, and its blocks.
+fn recorded(outbox: &mut Outbox, outputs: Vec<StreamOutput>) -> Vec<String> {
+    let mut texts = Vec::new();
+    for output in outputs {
+        match output {
+            StreamOutput::Block { key, part, block } => {
+                texts.push(block.text.clone());
+                assert_eq!(outbox.record(&key, part, block), Ok(true));
+            }
+            StreamOutput::Closed { key, .. } => outbox.close(&key),
+            StreamOutput::Flushed => {}
+        }
+    }
+    texts
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// The process ends while an answer arrives; the next one is given another, of which an attempt breaks off as well.
+    #[test]
+    fn another_answer_after_a_crash_is_sent_whole(
+        first in "[a-z]{1,9}( [a-z]{1,9}){0,30}",
+        second in "[A-Z]{1,9}( [A-Z]{1,9}){0,30}",
+        common in 0_usize..120,
+        sizes in sizes(),
+        crash in 0_usize..200,
+        breaks in 0_usize..200,
+    ) {
+        let second = format!("{}{second}", &first[..common.min(first.len())]);
+        let mut outbox = Outbox::new();
+        let mut stream = stream(options());
+        let mut before = recorded(&mut outbox, stream.on(MessageStarted, 0));
+        for piece in pieces(&first, &sizes).iter().take(crash) {
+            before.extend(recorded(&mut outbox, stream.on(Text(piece), 0)));
+        }
+        let progress = outbox.progress(&stream.key());
+        let left = first[..progress.end].to_owned();
+        let mut stream = ReplyStream::new("run".into(), options());
+        prop_assert_eq!(stream.next_key().as_str(), "run/0");
+        stream.resume_next(progress);
+        let mut after = recorded(&mut outbox, stream.on(MessageStarted, 0));
+        for piece in pieces(&second, &sizes).iter().take(breaks) {
+            after.extend(recorded(&mut outbox, stream.on(Text(piece), 0)));
+        }
+        after.extend(recorded(&mut outbox, stream.on(MessageDropped, 0)));
+        after.extend(recorded(&mut outbox, stream.on(MessageStarted, 0)));
+        for piece in &pieces(&second, &sizes) {
+            after.extend(recorded(&mut outbox, stream.on(Text(piece), 0)));
+        }
+        after.extend(recorded(&mut outbox, stream.on(END, 0)));
+        let words = |texts: &[String]| texts.join(" ").split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let plain = |text: &str| text.split_whitespace().collect::<String>();
+        if second.starts_with(&left) {
+            prop_assert_eq!(plain(&words(&before).concat()) + &words(&after).concat(), plain(&second));
+        } else {
+            prop_assert_eq!(words(&after).concat(), plain(&second));
+        }
+        prop_assert!(outbox.replies().iter().all(|reply| reply.closed));
     }
 }

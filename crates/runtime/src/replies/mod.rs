@@ -1,33 +1,34 @@
 //! Replies: what runs answer, on its way to chats. Each is stored before it is offered, and leaves the store when the chat has
 //! acknowledged it.
 
+mod flow;
+mod locks;
 mod post;
+mod recording;
 mod rows;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use quipu::View;
-use quipu::protocol::{CallId, Content, Entry, Json, Message, RunId, StopReason, ToolResultMessage};
+use quipu::protocol::{Entry, Json, Message};
 use quipu::store::{Commit, Durability, Graph, LineageEnd, Op, REPLY_OUTBOX, StoreError, decode_nodes};
-use quipu_outbound::{
-    DrainPoint, MessageSink, Offer, Outbox, PartState, ReplyKey, ReplyStream, SinkError, StreamInput,
-    StreamOptions, StreamOutput,
-};
+use quipu_outbound::{MessageSink, Offer, Outbox, PartState, ReplyKey, SinkError, StreamOptions};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::keys::SessionKey;
 use crate::queue::{QueueTurn, Route};
+pub(crate) use flow::ReplyFlow;
+use locks::{StripedGuard, StripedLocks};
 pub use post::{MESSAGE_TOOL, PostError, SESSIONS_CHANNEL};
 pub(crate) use post::{PostedMessage, ToolPost};
 pub(crate) use rows::OwedReply;
-use rows::{OutboxRows, ReplyRow, SentCall, StoredReply};
+use rows::{OutboxRows, ReplyRow, StoredReply};
 
 /// Replies of one route that wait at most: with more, no turn of that route begins.
 pub const REPLY_LIMIT: usize = 1_024;
@@ -35,8 +36,6 @@ pub const REPLY_LIMIT: usize = 1_024;
 const REFUSED: usize = 256;
 /// How long a chat may take to acknowledge a message before it counts as lost.
 const OFFER: Duration = Duration::from_secs(60);
-/// What is owed to conversations changes under so many locks.
-const LOCKS: u64 = 64;
 /// When it is tried again to store that something was acknowledged.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
@@ -45,18 +44,31 @@ const STORE_RETRY: Duration = Duration::from_secs(1);
 pub struct ReplyRoute {
     /// The chat.
     pub sink: Arc<dyn MessageSink + Send + Sync>,
-    /// Lengths, and which messages are replies. An answer is sent when it is part of its session, so `drain` is always
-    /// [`DrainPoint::MessageEnd`].
+    /// Lengths, and which messages are replies. `drain` follows from the timing, and `pacing` does not count.
     pub options: StreamOptions,
+    /// When an answer is sent.
+    pub timing: ReplyTiming,
     /// How long it may take to acknowledge a message before that counts as lost and is offered again.
     pub patience: AckPatience,
 }
 
 impl ReplyRoute {
-    /// A chat that acknowledges a message within a minute.
+    /// A chat that acknowledges a message within a minute, and is sent whole answers.
     pub fn new(sink: Arc<dyn MessageSink + Send + Sync>, options: StreamOptions) -> Self {
-        Self { sink, options, patience: AckPatience::Within(OFFER) }
+        let (timing, patience) = (ReplyTiming::Whole, AckPatience::Within(OFFER));
+        Self { sink, options, timing, patience }
     }
+}
+
+/// When an answer is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReplyTiming {
+    /// When it is part of its session.
+    #[default]
+    Whole,
+    /// In blocks, while it arrives. What left is not taken back when the answer breaks off: the next attempt continues it where it says
+    /// the same, and is sent whole otherwise, under the same key.
+    Streamed,
 }
 
 /// How long an acknowledgement is waited for.
@@ -132,7 +144,9 @@ struct Inner {
     number: AtomicU64,
     owed: Mutex<HashMap<SessionKey, OwedReply>>,
     /// Held while what is owed to a conversation is read, changed and stored.
-    changing: Vec<tokio::sync::Mutex<()>>,
+    changing: StripedLocks,
+    /// Held while a row of a reply of a route is made and stored. Taken behind `changing`.
+    storing: StripedLocks,
     outboxes: Mutex<HashMap<Route, RouteOutbox>>,
     /// Routes at which there may be something to do.
     changed: Mutex<HashSet<Route>>,
@@ -147,77 +161,6 @@ struct RouteOutbox {
     outbox: Outbox,
     /// The queue and the number of each reply.
     rows: HashMap<ReplyKey, (String, u64)>,
-}
-
-/// The answers of one run on their way to one chat.
-pub(crate) struct ReplyFlow {
-    stream: ReplyStream,
-    /// Answers so far.
-    answers: u32,
-    /// Calls that were over before their answer was stored, and whether they failed.
-    early: HashMap<CallId, bool>,
-    /// Messages that tools had sent when the process before this one ended, whose results it may not have stored.
-    sent: Vec<SentCall>,
-}
-
-impl ReplyFlow {
-    /// That of a run that is owed; `None` where nobody wants it.
-    pub(crate) fn of(replies: &Replies, key: &SessionKey, owed: &OwedReply) -> Option<Self> {
-        if owed.route.channel == SESSIONS_CHANNEL {
-            return None;
-        }
-        let ReplyRoute { mut options, .. } = replies.0.routes.route(key, &owed.route)?;
-        options.drain = DrainPoint::MessageEnd;
-        options.pacing = None;
-        options.current_message.clone_from(&owed.message);
-        // Not the run of the session: it is another one when it is continued by another process.
-        let stream = ReplyStream::new(RunId::from(owed.turn.as_str()), options);
-        Some(Self { stream, answers: 0, early: HashMap::new(), sent: owed.sent.clone() })
-    }
-
-    /// A call is over; what it sent is not sent again.
-    pub(crate) fn tool_ended(&mut self, result: &ToolResultMessage) {
-        // One that only reads can be over before the answer that asks for it is stored.
-        self.early.insert(result.tool_call_id.clone(), result.is_error);
-        self.stream.sent_texts().end(&result.tool_call_id, result.is_error);
-    }
-
-    /// What is sent of a message.
-    fn outputs(&mut self, message: &Message, routes: &dyn ReplyRoutes, at: i64) -> Vec<StreamOutput> {
-        match message {
-            Message::Assistant(answer) => {
-                self.answers = self.answers.saturating_add(1);
-                let mut outputs = self.stream.on(StreamInput::MessageStarted, at);
-                // What was broken off is not an answer.
-                let is_whole = !matches!(answer.stop_reason, StopReason::Error | StopReason::Aborted);
-                let text = if is_whole { answer.text() } else { String::new() };
-                outputs.extend(self.stream.on(StreamInput::MessageEnded { text: Some(&text) }, at));
-                for call in answer.content.iter().filter_map(Content::as_tool_call) {
-                    let Some(sent) = post::sent(call).or_else(|| routes.sent(&call.name, &call.arguments))
-                    else {
-                        continue;
-                    };
-                    let is_stored = post::is_stored(&self.sent, call);
-                    let failed = self.early.get(&call.id).map(|failed| *failed && !is_stored);
-                    let SentMessage { text, media, target } = sent;
-                    let sent = self.stream.sent_texts();
-                    sent.begin(call.id.clone(), &text, &media, target.as_deref());
-                    if let Some(failed) = failed.or(is_stored.then_some(false)) {
-                        sent.end(&call.id, failed);
-                    }
-                }
-                self.early.clear();
-                outputs
-            }
-            Message::ToolResult(result) => {
-                // It stands behind the answer that asks for it; one that follows may use the id again.
-                self.early.remove(&result.tool_call_id);
-                self.stream.sent_texts().end(&result.tool_call_id, result.is_error);
-                Vec::new()
-            }
-            _ => Vec::new(),
-        }
-    }
 }
 
 impl Replies {
@@ -245,7 +188,8 @@ impl Replies {
             began: Instant::now(),
             number: AtomicU64::new(number),
             owed: Mutex::new(owed.into_iter().collect()),
-            changing: (0..LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
+            changing: StripedLocks::default(),
+            storing: StripedLocks::default(),
             outboxes: Mutex::new(outboxes.collect()),
             changed: Mutex::default(),
             wake: Notify::new(),
@@ -337,11 +281,8 @@ impl Replies {
     }
 
     /// Nothing else changes what is owed to a conversation meanwhile.
-    async fn changing(&self, key: &SessionKey) -> Option<tokio::sync::MutexGuard<'_, ()>> {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        let at = usize::try_from(hasher.finish() % LOCKS).ok()?;
-        Some(self.0.changing.get(at)?.lock().await)
+    async fn changing(&self, key: &SessionKey) -> StripedGuard<'_> {
+        self.0.changing.lock(key).await
     }
 
     async fn put_owed(&self, key: &SessionKey, owed: OwedReply, more: Vec<Op>) -> Result<(), StoreError> {
@@ -351,22 +292,6 @@ impl Replies {
         self.0.store.commit(Commit { ops, durability: Durability::Process, ..Commit::default() }).await?;
         lock(&self.0.owed).insert(key.clone(), owed);
         Ok(())
-    }
-
-    /// Nothing more is owed to a conversation.
-    pub(crate) async fn finish(&self, key: &SessionKey) -> Result<(), StoreError> {
-        let _changing = self.changing(key).await;
-        let Some(owed) = self.owed(key) else { return Ok(()) };
-        let ops = vec![ReplyRow::Owed(Box::new(owed)).take()];
-        match self.0.store.commit(Commit { ops, durability: Durability::Process, ..Commit::default() }).await
-        {
-            Ok(()) | Err(StoreError::Missing { .. }) => {
-                lock(&self.0.owed).remove(key);
-                self.0.settled.notify_waiters();
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
     }
 
     /// The messages of a run that is owed, as far as they are part of its session.
@@ -386,47 +311,6 @@ impl Replies {
             _ => None,
         });
         Ok(messages.collect())
-    }
-
-    /// Makes replies of a message of a run and stores them. Those that are stored already, by the number of the answer, are passed over.
-    pub(crate) async fn take(
-        &self,
-        key: &SessionKey,
-        flow: &mut ReplyFlow,
-        message: &Message,
-    ) -> Result<(), StoreError> {
-        let outputs = flow.outputs(message, &*self.0.routes, self.now());
-        let _changing = self.changing(key).await;
-        let Some(owed) = self.owed(key) else { return Ok(()) };
-        if !matches!(message, Message::Assistant(_)) || flow.answers <= owed.answers {
-            return Ok(());
-        }
-        let replies = self.made(outputs, &owed.route);
-        let ops = replies.iter().map(|reply| ReplyRow::Reply(Box::new(reply.clone())).put(&key.to_string()));
-        let (ops, route) = (ops.collect(), owed.route.clone());
-        self.put_owed(key, OwedReply { answers: flow.answers, ..owed }, ops).await?;
-        self.add(key, &route, replies);
-        Ok(())
-    }
-
-    /// Numbered replies of what a stream gives.
-    fn made(&self, outputs: Vec<StreamOutput>, route: &Route) -> Vec<StoredReply> {
-        let mut made = Outbox::new();
-        for output in outputs {
-            match output {
-                // They come in order, so it can take them.
-                StreamOutput::Block { key, part, block } => drop(made.record(&key, part, block)),
-                StreamOutput::Closed { key, .. } => made.close(&key),
-                StreamOutput::Flushed => {}
-            }
-        }
-        // A reply that says nothing is none.
-        let spoken = made.replies().iter().filter(|delivery| !delivery.parts.is_empty());
-        let numbered = spoken.map(|delivery| {
-            let number = self.0.number.fetch_add(1, Ordering::Relaxed) + 1;
-            StoredReply { number, route: route.clone(), delivery: delivery.clone() }
-        });
-        numbered.collect()
     }
 
     /// Has replies delivered that are stored.
@@ -489,7 +373,7 @@ impl Replies {
         let conversation = {
             let outboxes = lock(&self.0.outboxes);
             let one = outboxes.get(route)?;
-            let next = one.outbox.replies().iter().find(|reply| !reply.is_settled())?;
+            let next = one.outbox.replies().iter().find(|reply| reply.is_waiting())?;
             let (conversation, _) = one.rows.get(&next.key)?;
             SessionKey::parse(conversation).ok()?
         };
@@ -526,45 +410,38 @@ impl Replies {
                     Err(SinkError::Unavailable { reason, retry_after: None })
                 }
             };
-            let ops = self.settle(&route, &key, part, result);
-            if !ops.is_empty() {
-                let commit =
-                    || Commit { ops: ops.clone(), durability: Durability::Process, ..Commit::default() };
+            if self.came_of(&route, &key, part, result) {
                 // Until it is stored nothing more is offered on this route; after a crash the message comes once more.
-                while let Err(error) = self.0.store.commit(commit()).await {
-                    if matches!(error, StoreError::Missing { .. }) {
-                        break;
-                    }
+                while self.store_delivered(&route, &key).await.is_err() {
                     tokio::time::sleep(STORE_RETRY).await;
                 }
-                self.forget(&route, &key);
                 sink.stored(&key, part);
             }
             route
         })
     }
 
-    /// What came of an offer, and what the store has to know of it.
-    fn settle(
+    /// Takes down what came of an offer, and says whether the store has to know of it.
+    fn came_of(
         &self,
         route: &Route,
         key: &ReplyKey,
         part: u32,
         result: Result<quipu_outbound::Acknowledgement, SinkError>,
-    ) -> Vec<Op> {
+    ) -> bool {
         let now = self.now();
         let mut outboxes = lock(&self.0.outboxes);
-        let Some(one) = outboxes.get_mut(route) else { return Vec::new() };
+        let Some(one) = outboxes.get_mut(route) else { return false };
         // The part is there: it was offered.
         drop(match result {
             Ok(acknowledgement) => one.outbox.acknowledge(key, part, acknowledgement),
             Err(error) => one.outbox.fail(key, part, &error, now),
         });
-        let Some(delivery) = one.outbox.reply(key).cloned() else { return Vec::new() };
+        let Some(delivery) = one.outbox.reply(key) else { return false };
         let state =
             usize::try_from(part).ok().and_then(|part| delivery.parts.get(part)).map(|part| &part.state);
         match state {
-            Some(PartState::Waiting { .. }) | None => return Vec::new(),
+            Some(PartState::Waiting { .. }) | None => return false,
             Some(PartState::Acknowledged { .. }) => {}
             Some(PartState::Refused { reason }) => {
                 let mut refused = lock(&self.0.refused);
@@ -575,29 +452,7 @@ impl Replies {
                 refused.push_back(RefusedReply { route, key, part, reason });
             }
         }
-        let (queue, number) = one.rows.get(key).cloned().unwrap_or_default();
-        let is_settled = delivery.is_settled();
-        let row = ReplyRow::Reply(Box::new(StoredReply { number, route: route.clone(), delivery }));
-        let mut ops = vec![row.take()];
-        if !is_settled {
-            ops.push(row.put(&queue));
-        }
-        ops
-    }
-
-    /// Removes a reply that is delivered, once the store has removed it.
-    fn forget(&self, route: &Route, key: &ReplyKey) {
-        let mut outboxes = lock(&self.0.outboxes);
-        let Some(one) = outboxes.get_mut(route) else { return };
-        one.outbox.forget(key);
-        if one.outbox.reply(key).is_none() {
-            one.rows.remove(key);
-        }
-        if one.outbox.replies().is_empty() {
-            outboxes.remove(route);
-        }
-        drop(outboxes);
-        self.0.settled.notify_waiters();
+        true
     }
 
     fn now(&self) -> i64 {
@@ -618,5 +473,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+#[cfg(test)]
+mod streamed_tests;
 #[cfg(test)]
 mod tests;

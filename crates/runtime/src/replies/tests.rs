@@ -6,10 +6,11 @@ use std::process::Command;
 
 use quipu::store::Upkeep as _;
 use quipu_host::{Home, OpenRequest};
-use quipu_outbound::{Acknowledgement, ChunkOptions, SinkFuture};
+use quipu_outbound::{Acknowledgement, BreakPreference, ChunkOptions, SinkFuture, StreamOutput};
 use quipu_testkit::{Answer, Gate, accepted_until_killed};
 use tokio::sync::watch;
 
+use super::flow::FlowWorld;
 use super::*;
 use crate::host_sessions::{HostSessionLimits, HostSessions};
 use crate::lanes::{LaneSettings, Lanes};
@@ -17,20 +18,37 @@ use crate::queue::{BusyMode, DropRule, InboxError, MessageInbox, QueuePolicy};
 use crate::run::{Acceptance, Conversations, RunRequest};
 use crate::testing::{self, World, gated, request, says};
 
+/// Each paragraph is a chunk.
+const PARAGRAPHS: ChunkOptions =
+    ChunkOptions { min: 1, max: 200, preference: BreakPreference::Paragraph, flush_on_paragraph: true };
+
 /// A chat that can fail.
-struct Chat {
-    taken: watch::Sender<Vec<(String, u32, String)>>,
+pub(super) struct Chat {
+    pub(super) taken: watch::Sender<Vec<(String, u32, String)>>,
     faults: Mutex<Queue<SinkError>>,
     chunks: ChunkOptions,
+    timing: ReplyTiming,
 }
 
 impl Chat {
     fn new(faults: impl IntoIterator<Item = SinkError>) -> Arc<Self> {
         let faults = Mutex::new(faults.into_iter().collect());
-        Arc::new(Self { taken: watch::Sender::default(), faults, chunks: ChunkOptions::default() })
+        let (chunks, timing) = (ChunkOptions::default(), ReplyTiming::Whole);
+        Arc::new(Self { taken: watch::Sender::default(), faults, chunks, timing })
     }
 
-    fn texts(&self) -> Vec<String> {
+    /// One that is sent each paragraph as it arrives.
+    pub(super) fn streamed() -> Arc<Self> {
+        let faults = Mutex::default();
+        Arc::new(Self {
+            taken: watch::Sender::default(),
+            faults,
+            chunks: PARAGRAPHS,
+            timing: ReplyTiming::Streamed,
+        })
+    }
+
+    pub(super) fn texts(&self) -> Vec<String> {
         self.taken.borrow().iter().map(|(_, _, text)| text.clone()).collect()
     }
 }
@@ -50,7 +68,7 @@ impl ReplyRoutes for Routes {
     fn route(&self, _: &SessionKey, route: &Route) -> Option<ReplyRoute> {
         assert_eq!(route.channel, "irc");
         let options = StreamOptions { chunks: self.0.chunks, ..StreamOptions::default() };
-        Some(ReplyRoute::new(self.0.clone(), options))
+        Some(ReplyRoute { timing: self.0.timing, ..ReplyRoute::new(self.0.clone(), options) })
     }
 
     fn sent(&self, tool: &str, _: &Json) -> Option<SentMessage> {
@@ -59,12 +77,12 @@ impl ReplyRoutes for Routes {
     }
 }
 
-async fn replies(world: &World, chat: &Arc<Chat>) -> Replies {
+pub(super) async fn replies(world: &World, chat: &Arc<Chat>) -> Replies {
     let store: Arc<dyn Graph> = world.home.store().await.unwrap();
     Replies::open(store, Arc::new(Routes(chat.clone()))).await.unwrap()
 }
 
-async fn rows(world: &World) -> usize {
+pub(super) async fn rows(world: &World) -> usize {
     let store: Arc<dyn Graph> = world.home.store().await.unwrap();
     store.pending(&REPLY_OUTBOX.into()).await.unwrap().inbox.len()
 }
@@ -255,6 +273,7 @@ async fn stop_word_aborts_the_run_and_owes_nothing() {
 }
 
 const ROLE: &str = "QUIPU_REPLIES_CHILD";
+const TIMING: &str = "QUIPU_REPLIES_STREAMED";
 const CHATS: [&str; 3] = ["agent:main:direct:a", "agent:main:direct:b", "agent:main:irc:group:g"];
 
 /// A model that says again what was said since it spoke last.
@@ -299,7 +318,7 @@ fn answer(mut connection: TcpStream) -> std::io::Result<()> {
     let mut numbers: Vec<&str> =
         new.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| word.starts_with("say")).collect();
     numbers.sort_unstable();
-    let body = Answer::new().text(&numbers.join(" ")).stream();
+    let body = Answer::new().text(&numbers.join("\n\n")).stream();
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
     connection.write_all(head.as_bytes())?;
     let (one, other) = body.as_bytes().split_at(body.len() / 2);
@@ -312,7 +331,8 @@ struct FileChat(PathBuf);
 
 impl MessageSink for FileChat {
     fn offer(&self, offer: Offer) -> SinkFuture<'_> {
-        let line = format!("{}\t{}\t{}\n", offer.key, offer.part, offer.block.text);
+        let text = offer.block.text.replace('\n', " ");
+        let line = format!("{}\t{}\t{text}\n", offer.key, offer.part);
         let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&self.0).unwrap();
         file.write_all(line.as_bytes()).unwrap();
         Box::pin(async move {
@@ -323,11 +343,12 @@ impl MessageSink for FileChat {
     }
 }
 
-struct FileRoutes(PathBuf);
+struct FileRoutes(PathBuf, ReplyTiming);
 
 impl ReplyRoutes for FileRoutes {
     fn route(&self, _: &SessionKey, _: &Route) -> Option<ReplyRoute> {
-        Some(ReplyRoute::new(Arc::new(FileChat(self.0.clone())), StreamOptions::default()))
+        let options = StreamOptions { chunks: PARAGRAPHS, ..StreamOptions::default() };
+        Some(ReplyRoute { timing: self.1, ..ReplyRoute::new(Arc::new(FileChat(self.0.clone())), options) })
     }
 }
 
@@ -343,6 +364,7 @@ fn numbered(n: u32) -> RunRequest {
 async fn with_files<T, F: Future<Output = T>>(
     dir: &Path,
     url: &str,
+    timing: ReplyTiming,
     work: impl FnOnce(Conversations, Replies) -> F,
 ) -> T {
     let home: Home = testing::home(dir, url);
@@ -355,7 +377,7 @@ async fn with_files<T, F: Future<Output = T>>(
     let (of, file) = (store.clone(), dir.join("chat"));
     let all = sessions.clone();
     let done: Result<T, InboxError> = MessageInbox::with(store, sealer, |inbox, mut events| async move {
-        let replies = Replies::open(of, Arc::new(FileRoutes(file))).await.unwrap();
+        let replies = Replies::open(of, Arc::new(FileRoutes(file, timing))).await.unwrap();
         let lanes = Lanes::new(LaneSettings::default());
         let conversations = Conversations::new(inbox, lanes, sessions, None).with_replies(replies.clone());
         let work = work(conversations.clone(), replies);
@@ -376,9 +398,10 @@ async fn child() {
     let first: u32 = first.parse().unwrap();
     let (dir, url) =
         (std::env::var("QUIPU_REPLIES_DIR").unwrap(), std::env::var("QUIPU_REPLIES_URL").unwrap());
+    let timing = std::env::var(TIMING).map_or(ReplyTiming::Whole, |_| ReplyTiming::Streamed);
     // The test harness has begun a line.
     println!();
-    with_files(Path::new(&dir), &url, |conversations, _| async move {
+    with_files(Path::new(&dir), &url, timing, |conversations, _| async move {
         let mut runs = Queue::new();
         for n in first.. {
             if let Ok(run) = conversations.start(numbered(n)).await {
@@ -397,6 +420,15 @@ async fn child() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_process_loses_no_reply_and_sends_none_under_two_keys() {
+    processes_are_killed(ReplyTiming::Whole).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_process_loses_nothing_of_a_streamed_reply() {
+    processes_are_killed(ReplyTiming::Streamed).await;
+}
+
+async fn processes_are_killed(timing: ReplyTiming) {
     let rounds = match ["QUIPU_FULL", "CI"].map(|name| std::env::var_os(name).is_some()) {
         [true, _] => 1_000,
         [false, true] => 20,
@@ -412,9 +444,12 @@ async fn killed_process_loses_no_reply_and_sends_none_under_two_keys() {
             .env(ROLE, (round * 100_000).to_string())
             .env("QUIPU_REPLIES_DIR", dir.path())
             .env("QUIPU_REPLIES_URL", &url);
+        if timing == ReplyTiming::Streamed {
+            program.env(TIMING, "1");
+        }
         accepted.extend(accepted_until_killed(&mut program, 1 + round * 7919 % 31));
     }
-    with_files(dir.path(), &url, |conversations, replies| async move {
+    with_files(dir.path(), &url, timing, |conversations, replies| async move {
         for n in 0..3 {
             conversations.run(numbered(4_000_000_000 + n)).await.unwrap();
         }
@@ -426,7 +461,7 @@ async fn killed_process_loses_no_reply_and_sends_none_under_two_keys() {
     for line in file.lines() {
         let [key, part, text] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
         assert_eq!(*texts.entry((key, part)).or_insert(text), text, "{key} {part} says one thing");
-        for word in text.split(' ') {
+        for word in text.split_whitespace() {
             keys.entry(word.strip_prefix("say").unwrap().parse().unwrap()).or_default().insert(key);
         }
     }
@@ -488,7 +523,9 @@ async fn message_of_an_interrupted_call_counts_as_sent() {
     let second = replies(&world, &chat).await;
     let said = |messages: &[Message]| {
         let mut flow = ReplyFlow::of(&second, &key, &second.owed(&key).unwrap()).unwrap();
-        let outputs = messages.iter().flat_map(|one| flow.outputs(one, &*second.0.routes, 0));
+        let (seal, progress) = (|text: &str| text.to_owned(), |_: &ReplyKey| None);
+        let flowing = FlowWorld { routes: &*second.0.routes, progress: &progress, seal: &seal, at: 0 };
+        let outputs = messages.iter().flat_map(|one| flow.said(one, &flowing));
         outputs.filter(|output| matches!(output, StreamOutput::Block { .. })).count()
     };
     assert_eq!(said(&[calls(report), interrupted.clone(), says(report)]), 0);

@@ -51,6 +51,7 @@ enum RunStep {
     Event(Option<Arc<Envelope>>),
     Message(Arc<QueuedMessage>),
     Settle,
+    Tick,
 }
 
 impl<'a> Follow<'a> {
@@ -98,6 +99,7 @@ impl<'a> Follow<'a> {
                 () = until(aborted) => RunStep::Overdue,
                 (id, ack) = finished(&mut handing) => RunStep::Handed(id, Box::new(ack)),
                 () = until(again), if can_settle => RunStep::Settle,
+                () = until(self.reply_deadline()) => RunStep::Tick,
                 envelope = events.next() => RunStep::Event(envelope),
                 Some(message) = received(&mut self.steer), if is_open => RunStep::Message(message),
             };
@@ -139,8 +141,10 @@ impl<'a> Follow<'a> {
                         TakenBack::Taken => (ended, settled) = (None, false),
                     }
                 }
+                RunStep::Tick => self.reply_ticked().await,
                 RunStep::Event(None) => break,
                 RunStep::Event(Some(envelope)) => {
+                    self.arrives(&envelope.event).await;
                     match &envelope.event {
                         Event::RunStarted => {
                             self.run.clone_from(&envelope.run);
@@ -222,6 +226,28 @@ impl<'a> Follow<'a> {
             && replies.take(self.key, reply, message).await.is_err()
         {
             // It is owed until the store takes it; the next process says it.
+            self.reply = None;
+        }
+    }
+
+    /// What is sent of an answer before it is part of the session.
+    async fn arrives(&mut self, event: &Event) {
+        let inbox = &self.inner.inbox;
+        if let (Some(reply), Some(replies)) = (&mut self.reply, &self.inner.replies)
+            && replies.arrives(self.key, reply, event, &|text| inbox.sealed(text)).await.is_err()
+        {
+            self.reply = None;
+        }
+    }
+
+    fn reply_deadline(&self) -> Option<Instant> {
+        self.inner.replies.as_ref()?.deadline(self.reply.as_ref()?)
+    }
+
+    async fn reply_ticked(&mut self) {
+        if let (Some(reply), Some(replies)) = (&mut self.reply, &self.inner.replies)
+            && replies.ticked(self.key, reply).await.is_err()
+        {
             self.reply = None;
         }
     }

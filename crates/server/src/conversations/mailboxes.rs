@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use quipu_host::{Home, StreamingConfig, StreamingMode};
 use quipu_outbound::{Acknowledgement, ChunkOptions, MessageSink, Offer, ReplyKey, SinkError, SinkFuture};
-use quipu_outbound::{BreakPreference, StreamOptions};
-use quipu_runtime::{AckPatience, ReplyRoute, ReplyRoutes, Route, SESSIONS_CHANNEL, SessionKey};
+use quipu_outbound::{BreakPreference, CoalesceOptions, StreamOptions};
+use quipu_runtime::{AckPatience, ReplyRoute, ReplyRoutes, ReplyTiming, Route, SESSIONS_CHANNEL, SessionKey};
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, oneshot, watch};
 
@@ -175,22 +176,52 @@ impl Offers {
     }
 }
 
-impl ReplyRoutes for Mailboxes {
+/// The mailboxes of a server, as the settings of its home have them at each moment.
+pub(crate) struct MailboxRoutes {
+    pub(crate) mailboxes: Mailboxes,
+    pub(crate) home: Home,
+}
+
+impl ReplyRoutes for MailboxRoutes {
     fn route(&self, conversation: &SessionKey, route: &Route) -> Option<ReplyRoute> {
+        self.mailboxes.route(conversation, route, &self.home.config().streaming)
+    }
+}
+
+impl Mailboxes {
+    fn route(
+        &self,
+        conversation: &SessionKey,
+        route: &Route,
+        streaming: &StreamingConfig,
+    ) -> Option<ReplyRoute> {
         // Requests for a completion and heartbeats have their own readers.
         if !is_channel(&route.channel) {
             return None;
         }
-        let chunks = ChunkOptions {
-            min: REPLY,
-            max: REPLY,
-            preference: BreakPreference::Paragraph,
-            flush_on_paragraph: false,
+        let (options, timing) = match streaming.mode_of(&route.channel) {
+            StreamingMode::Off => (options(REPLY, REPLY), ReplyTiming::Whole),
+            StreamingMode::Blocks => (blocks(streaming), ReplyTiming::Streamed),
         };
-        let options = StreamOptions { chunks, ..StreamOptions::default() };
         let sink = Mailbox { all: self.clone(), conversation: conversation.clone(), route: route.clone() };
-        Some(ReplyRoute { sink: Arc::new(sink), options, patience: AckPatience::Unlimited })
+        Some(ReplyRoute { sink: Arc::new(sink), options, timing, patience: AckPatience::Unlimited })
     }
+}
+
+fn options(min: usize, max: usize) -> StreamOptions {
+    let preference = BreakPreference::Paragraph;
+    let chunks = ChunkOptions { min, max, preference, flush_on_paragraph: false };
+    StreamOptions { chunks, ..StreamOptions::default() }
+}
+
+/// How answers are cut that are sent while they arrive.
+fn blocks(streaming: &StreamingConfig) -> StreamOptions {
+    let default = ChunkOptions::default();
+    let max = streaming.max_chars.unwrap_or(default.max);
+    let min = streaming.min_chars.unwrap_or(default.min).min(max);
+    let idle_ms = streaming.join_ms.unwrap_or(CoalesceOptions::default().idle_ms);
+    let coalesce = (idle_ms > 0).then_some(CoalesceOptions { min, max, idle_ms });
+    StreamOptions { coalesce, ..options(min, max) }
 }
 
 /// Whether messages can come from a channel of this name: not from that of messages between conversations.
@@ -272,7 +303,7 @@ mod tests {
         let all = Mailboxes::default();
         let (anna, bob) = (key("agent:main:direct:anna"), key("agent:main:direct:bob"));
         let route = Route { channel: DEFAULT_CHANNEL.into(), ..Route::default() };
-        let sink = all.route(&anna, &route).unwrap().sink;
+        let sink = all.route(&anna, &route, &StreamingConfig::default()).unwrap().sink;
         let mut offered = sink.offer(offer("turn-1", "Hello"));
         assert!(futures_util::poll!(offered.as_mut()).is_pending());
         let own = MailboxFilter::Conversation(Box::new(anna.clone()));
@@ -297,7 +328,11 @@ mod tests {
     async fn offer_that_nobody_waits_for_is_acknowledged_later() {
         let all = Mailboxes::default();
         let anna = key("agent:main:direct:anna");
-        let sink = all.route(&anna, &Route { channel: "irc".into(), ..Route::default() }).unwrap().sink;
+        let route = |channel: &str| {
+            let route = Route { channel: channel.into(), ..Route::default() };
+            all.route(&anna, &route, &StreamingConfig::default())
+        };
+        let sink = route("irc").unwrap().sink;
         drop(sink.offer(offer("turn-1", "Hello")));
         let ack = all.acknowledge(&anna, "turn-1.1.0", Acknowledgement::default());
         assert_eq!(ack.await, AckOutcome::Retry);
@@ -308,7 +343,7 @@ mod tests {
         all.clear();
         assert_eq!(all.waiting(), 0);
         for channel in ["", "chat.completions", "Irc", &"x".repeat(65)] {
-            assert!(all.route(&anna, &Route { channel: channel.into(), ..Route::default() }).is_none());
+            assert!(route(channel).is_none());
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::heartbeats::{HeartbeatWorld, ServerHeartbeats};
-use super::mailboxes::Mailboxes;
+use super::mailboxes::{MailboxRoutes, Mailboxes};
 use crate::answer::{ApiError, closing};
 use crate::limits::ServerLimits;
 
@@ -202,7 +202,8 @@ impl ConversationService {
     ) -> Result<(), ServiceError> {
         let ServiceOptions { home, request, limits, .. } = options;
         let sessions = self.sessions(options).await?;
-        let replies = Replies::open(store, Arc::new(self.mailboxes.clone())).await?;
+        let routes = MailboxRoutes { mailboxes: self.mailboxes.clone(), home: home.clone() };
+        let replies = Replies::open(store, Arc::new(routes)).await?;
         let lanes = Lanes::new(LaneSettings::default());
         let conversations =
             Conversations::new(inbox, lanes.clone(), Arc::new(sessions.clone()), Some(limits.run))

@@ -1,0 +1,231 @@
+//! The answers of one run on their way to one chat.
+
+use std::collections::HashMap;
+
+use quipu::protocol::{
+    AssistantMessage, CallId, Content, Delta, Ending, Event, Message, RunId, StopReason, ToolResultMessage,
+};
+use quipu_outbound::{DrainPoint, Progress, ReplyKey, ReplyStream, StreamInput, StreamOutput};
+
+use super::rows::{OwedReply, SentCall};
+use super::{Replies, ReplyRoute, ReplyRoutes, ReplyTiming, SESSIONS_CHANNEL, SentMessage, post};
+use crate::keys::SessionKey;
+
+/// Bytes of a line without an end that wait for it, as they may be half of a secret.
+const OPEN_LINE: usize = 4 << 10;
+/// Bytes of a block of a private key that wait for its end.
+const OPEN_KEY: usize = 16 << 10;
+/// Bytes before new text by which a secret in it is recognised.
+const BEHIND: usize = 4 << 10;
+
+/// The answers of one run on their way to one chat.
+pub(crate) struct ReplyFlow {
+    stream: ReplyStream,
+    timing: ReplyTiming,
+    /// Answers so far.
+    answers: u32,
+    /// The reply that was begun last.
+    begun: Option<ReplyKey>,
+    /// The answer that arrives.
+    open: Option<OpenText>,
+    /// Calls that were over before their answer was stored, and whether they failed.
+    early: HashMap<CallId, bool>,
+    /// Messages that tools had sent when the process before this one ended, whose results it may not have stored.
+    sent: Vec<SentCall>,
+}
+
+/// A text of an answer, as far as it arrived.
+#[derive(Debug, Default)]
+struct OpenText {
+    text: String,
+    /// So much of it was passed on.
+    passed: usize,
+}
+
+/// What a flow needs to know of what it is a part of.
+pub(super) struct FlowWorld<'a> {
+    pub(super) routes: &'a dyn ReplyRoutes,
+    /// How much of a reply is stored, where it is not whole.
+    pub(super) progress: &'a dyn Fn(&ReplyKey) -> Option<Progress>,
+    /// Takes secrets out of a text.
+    pub(super) seal: &'a dyn Fn(&str) -> String,
+    /// Milliseconds.
+    pub(super) at: i64,
+}
+
+impl ReplyFlow {
+    /// That of a run that is owed; `None` where nobody wants it.
+    pub(crate) fn of(replies: &Replies, key: &SessionKey, owed: &OwedReply) -> Option<Self> {
+        if owed.route.channel == SESSIONS_CHANNEL {
+            return None;
+        }
+        let ReplyRoute { mut options, timing, .. } = replies.0.routes.route(key, &owed.route)?;
+        options.drain = match timing {
+            ReplyTiming::Whole => DrainPoint::MessageEnd,
+            ReplyTiming::Streamed => DrainPoint::TextEnd,
+        };
+        options.pacing = None;
+        options.current_message.clone_from(&owed.message);
+        // Not the run of the session: it is another one when it is continued by another process.
+        let stream = ReplyStream::new(RunId::from(owed.turn.as_str()), options);
+        let (begun, open, early) = (None, None, HashMap::new());
+        Some(Self { stream, timing, answers: 0, begun, open, early, sent: owed.sent.clone() })
+    }
+
+    /// Answers so far.
+    pub(super) fn answers(&self) -> u32 {
+        self.answers
+    }
+
+    /// When [`ReplyFlow::ticked`] has something to do, in milliseconds.
+    pub(super) fn deadline(&self) -> Option<i64> {
+        self.stream.deadline()
+    }
+
+    /// What is sent because time passed.
+    pub(super) fn ticked(&mut self, at: i64) -> Vec<StreamOutput> {
+        self.stream.on(StreamInput::Tick, at)
+    }
+
+    /// A call is over; what it sent is not sent again.
+    pub(crate) fn tool_ended(&mut self, result: &ToolResultMessage) {
+        // One that only reads can be over before the answer that asks for it is stored.
+        self.early.insert(result.tool_call_id.clone(), result.is_error);
+        self.stream.sent_texts().end(&result.tool_call_id, result.is_error);
+    }
+
+    /// Whether answers are sent while they arrive.
+    pub(super) fn is_streamed(&self) -> bool {
+        self.timing == ReplyTiming::Streamed
+    }
+
+    /// What is sent of an answer that arrives.
+    pub(super) fn arrived(&mut self, event: &Event, world: &FlowWorld<'_>) -> Vec<StreamOutput> {
+        match event {
+            Event::MessageStarted { message, .. } if matches!(**message, Message::Assistant(_)) => {
+                self.open = Some(OpenText::default());
+                self.begin(world)
+            }
+            Event::MessageDelta { delta: Delta::Text { text, .. }, .. } => {
+                let Some(open) = &mut self.open else { return Vec::new() };
+                open.text.push_str(text);
+                let text = open.take(certain(&open.text), world.seal);
+                self.stream.on(StreamInput::Text(&text), world.at)
+            }
+            Event::MessageDelta { delta: Delta::TextEnded { .. }, .. } => {
+                let Some(open) = &mut self.open else { return Vec::new() };
+                let text = open.take(open.text.len(), world.seal);
+                *open = OpenText::default();
+                let mut outputs = self.stream.on(StreamInput::Text(&text), world.at);
+                outputs.extend(self.stream.on(StreamInput::TextEnded { content: None }, world.at));
+                outputs
+            }
+            Event::ToolStarted { .. } if self.open.is_some() => {
+                self.stream.on(StreamInput::ToolStarted, world.at)
+            }
+            Event::MessageEnded { ending: Ending::Dropped(_), .. } if self.open.take().is_some() => {
+                self.stream.on(StreamInput::MessageDropped, world.at)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What is sent of a message that is part of the session.
+    pub(super) fn said(&mut self, message: &Message, world: &FlowWorld<'_>) -> Vec<StreamOutput> {
+        match message {
+            Message::Assistant(answer) => {
+                self.answers = self.answers.saturating_add(1);
+                let outputs = self.answered(answer, world);
+                self.calls(answer, world.routes);
+                self.early.clear();
+                outputs
+            }
+            Message::ToolResult(result) => {
+                // It stands behind the answer that asks for it; one that follows may use the id again.
+                self.early.remove(&result.tool_call_id);
+                self.stream.sent_texts().end(&result.tool_call_id, result.is_error);
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// An answer begins. Where a process before this one sent some of it, that is not sent again.
+    fn begin(&mut self, world: &FlowWorld<'_>) -> Vec<StreamOutput> {
+        let key = self.stream.next_key();
+        if self.begun.as_ref() != Some(&key)
+            && let Some(progress) = (world.progress)(&key)
+        {
+            self.stream.resume_next(progress);
+        }
+        self.begun = Some(key);
+        self.stream.on(StreamInput::MessageStarted, world.at)
+    }
+
+    fn answered(&mut self, answer: &AssistantMessage, world: &FlowWorld<'_>) -> Vec<StreamOutput> {
+        let arrived = self.open.take();
+        // What was broken off is not an answer; the next one is said under its key.
+        if matches!(answer.stop_reason, StopReason::Error | StopReason::Aborted) {
+            return match arrived {
+                Some(_) => self.stream.on(StreamInput::MessageDropped, world.at),
+                None => Vec::new(),
+            };
+        }
+        let mut outputs = Vec::new();
+        if arrived.is_none() {
+            outputs.extend(self.begin(world));
+            for text in answer.content.iter().filter_map(Content::as_text) {
+                outputs.extend(self.stream.on(StreamInput::Text(text), world.at));
+                outputs.extend(self.stream.on(StreamInput::TextEnded { content: None }, world.at));
+            }
+        }
+        outputs.extend(self.stream.on(StreamInput::MessageEnded { text: None }, world.at));
+        outputs
+    }
+
+    /// What the calls of an answer send is not sent again.
+    fn calls(&mut self, answer: &AssistantMessage, routes: &dyn ReplyRoutes) {
+        for call in answer.content.iter().filter_map(Content::as_tool_call) {
+            let Some(sent) = post::sent(call).or_else(|| routes.sent(&call.name, &call.arguments)) else {
+                continue;
+            };
+            let is_stored = post::is_stored(&self.sent, call);
+            let failed = self.early.get(&call.id).map(|failed| *failed && !is_stored);
+            let SentMessage { text, media, target } = sent;
+            let sent = self.stream.sent_texts();
+            sent.begin(call.id.clone(), &text, &media, target.as_deref());
+            if let Some(failed) = failed.or(is_stored.then_some(false)) {
+                sent.end(&call.id, failed);
+            }
+        }
+    }
+}
+
+impl OpenText {
+    /// The text up to `end` that was not passed on, without secrets.
+    fn take(&mut self, end: usize, seal: &dyn Fn(&str) -> String) -> String {
+        if end <= self.passed {
+            return String::new();
+        }
+        let from = self.text.floor_char_boundary(self.passed.saturating_sub(BEHIND));
+        let before = seal(&self.text[from..self.passed]);
+        let whole = seal(&self.text[from..end]);
+        let new = match whole.strip_prefix(&before) {
+            Some(new) => new.to_owned(),
+            None => seal(&self.text[self.passed..end]),
+        };
+        self.passed = end;
+        new
+    }
+}
+
+/// Where the part of a text ends that nothing that follows makes a secret of: behind its last line, or the last word of a long one.
+fn certain(text: &str) -> usize {
+    let line = text.rfind('\n').map_or(0, |at| at + 1);
+    let word = || text.rfind(char::is_whitespace).map_or(line, |at| text.ceil_char_boundary(at + 1));
+    let end = if text.len() - line > OPEN_LINE { word() } else { line };
+    match text[..end].rfind("-----BEGIN ") {
+        Some(at) if !text[at..end].contains("-----END ") && end - at <= OPEN_KEY => at,
+        Some(_) | None => end,
+    }
+}
