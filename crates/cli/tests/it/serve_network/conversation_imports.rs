@@ -117,7 +117,7 @@ fn conversation_goes_on_where_people_put_its_session() {
     server.ends(Signal::SIGTERM, 0);
     // What was said in a session that is removed is in none that the store lists.
     world.check();
-    world.checked.set(false);
+    world.unchecked();
     // In place of a session that was removed it has a new one.
     world.run(&["rm", &id, "--yes"]).ok();
     let server = Server::start(&world);
