@@ -207,6 +207,9 @@ fn tell(home: &Home, kept: &StoredSetting) -> Result<(), Failure> {
     let text = description(kept, &home.config_in(&current_dir()?));
     let when = match (kept.key.map(|key| key.effect), kept.changed) {
         (None, _) | (_, FileChange::No) => "",
+        (Some(Effect::NextSession), _) if kept.name == "agents.byId" => {
+            ". Of an agent, `budget` takes effect at once, also in open sessions; `model` and `tools` in new sessions and in those that are opened again; `workspace` in new sessions; `heartbeat` when `quipu serve` starts again"
+        }
         (Some(Effect::Now), _) => "; it takes effect at once, also in open sessions",
         (Some(Effect::NewSession), _) => {
             "; it takes effect in new sessions. Those that there are stay as they began, also when you reopen them"
@@ -228,7 +231,8 @@ pub(crate) fn failure(error: SettingError) -> Failure {
                 printable(&name)
             ))
         }
-        SettingError::Invalid(what) => Failure::usage(what),
+        // It may also say what such a value in a file comes to.
+        SettingError::Invalid(what) => Failure::usage(format!("nothing is changed: {what}")),
         SettingError::Refused { key, why } => Failure::usage(format!(
             "the settings of a project cannot set {}: {why}; leave --project out to set it in your own",
             key.name

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use quipu_protocol::{Body, Content, Json, Message, StopReason, ToolSpec, Touches, UserMessage};
 use quipu_providers::Provider;
@@ -40,8 +40,8 @@ pub enum ImageQuestions {
 pub(crate) struct ImageTool {
     spec: ToolSpec,
     models: Option<Arc<dyn Models>>,
-    /// What carries the requests of the session's own model.
-    own: Arc<dyn Provider>,
+    /// What carries the requests of the session's own model; changes with the model.
+    own: Mutex<Arc<dyn Provider>>,
     backend: OnceLock<Arc<dyn Backend>>,
 }
 
@@ -76,7 +76,7 @@ impl ImageTool {
                            nothing but the prompt and the images."
             .to_owned();
         let spec = ToolSpec { name: IMAGE_TOOL.into(), description, parameters: Json::from(&parameters) };
-        Self { spec, models, own, backend: OnceLock::new() }
+        Self { spec, models, own: Mutex::new(own), backend: OnceLock::new() }
     }
 
     /// How it asks once its session is open.
@@ -85,10 +85,16 @@ impl ImageTool {
         drop(self.backend.set(backend));
     }
 
+    /// The session has another model, whose requests this carries.
+    pub(crate) fn follows(&self, own: Arc<dyn Provider>) {
+        *self.own.lock().unwrap_or_else(PoisonError::into_inner) = own;
+    }
+
     /// The model that is to answer, by its provider's id and its own; `None` for the session's.
     async fn model(&self, cx: &ToolContext) -> Result<Option<(String, String)>, String> {
         let found = purpose_model(self.models.clone(), IMAGE_PURPOSE.to_owned()).await.map_err(|error| {
-            format!("The model of `purposeModels.{IMAGE_PURPOSE}` cannot be used: {error}.")
+            let why = error.to_string();
+            format!("The model of `purposeModels.{IMAGE_PURPOSE}` cannot be used: {}.", why.trim_end_matches('.'))
         })?;
         let Some(found) = found else {
             return if cx.sees_images {
@@ -101,9 +107,10 @@ impl ImageTool {
         };
         let (provider, id) = (found.model.provider.clone(), found.model.id.clone());
         if !found.model.sees_images() {
-            return Err(format!("{provider}/{id} (`purposeModels.{IMAGE_PURPOSE}`) sees no images."));
+            return Err(format!("{provider}/{id} (`purposeModels.{IMAGE_PURPOSE}`) is not known to see images."));
         }
-        if !may_see(&*self.own, &*found.provider) {
+        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if !may_see(&*own, &*found.provider) {
             return Err(format!(
                 "The images stay on this machine, as this session's model does: {provider}/{id} (`purposeModels.{IMAGE_PURPOSE}`) was not asked."
             ));
@@ -127,6 +134,9 @@ impl ImageTool {
                 return Err(format!("{count} images are named; the limit is {MOST}. Ask several times."));
             }
             _ => {}
+        }
+        if let Some(address) = paths.iter().find(|path| is_address(path)) {
+            return Err(format!("{} is an address. Images are files: fetch it into one first.", one_line(address, 200)));
         }
         let model = self.model(cx).await?;
         let images = load_images(&paths, cx).await.map_err(|error| error.to_string())?;
@@ -166,6 +176,12 @@ impl ImageTool {
         let details = serde_json::json!({ "model": format!("{}/{}", by.0, by.1), "cost": cost });
         Ok(ToolOutput { details: Some(Json::from(&details)), ..ToolOutput::text(shown) })
     }
+}
+
+/// Whether it names something of a network.
+fn is_address(path: &str) -> bool {
+    let scheme = path.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
+    scheme.is_some_and(|scheme| matches!(&*scheme, "http" | "https" | "ftp" | "data"))
 }
 
 fn unanswered(error: &RunnerError) -> String {

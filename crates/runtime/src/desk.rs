@@ -77,6 +77,7 @@ pub struct DeskLease {
     desk: Desk,
     name: SessionId,
     session: Session,
+    is_branch: bool,
 }
 
 impl DeskLease {
@@ -90,9 +91,14 @@ impl DeskLease {
         &self.name
     }
 
+    /// Whether it is a branch, because another process has the session that was wanted. Nothing is written to it before it is spoken in.
+    pub const fn is_branch(&self) -> bool {
+        self.is_branch
+    }
+
     /// Gives it back.
     pub async fn release(self) {
-        let Self { desk, name, session } = self;
+        let Self { desk, name, session, .. } = self;
         // Nobody opens it while it is being closed.
         let _opening = desk.0.opening.write().await;
         let is_last = {
@@ -235,11 +241,12 @@ impl Desk {
         if self.0.closing.is_cancelled() {
             return Err(Failure::failed("the server is shutting down and opens no sessions"));
         }
-        let (name, session, _) = self.opened(wanted, None).await?;
+        let (name, session, notices) = self.opened(wanted, None).await?;
+        let is_branch = notices.iter().any(|notice| matches!(notice, quipu_protocol::Notice::Branched { .. }));
         if let Some(open) = self.sessions().get_mut(&name) {
             open.leases += 1;
         }
-        Ok(DeskLease { desk: self.clone(), name, session })
+        Ok(DeskLease { desk: self.clone(), name, session, is_branch })
     }
 
     /// Serves one client until it leaves, reads nothing for too long, or the desk ends. Its sessions stay open. Must be called

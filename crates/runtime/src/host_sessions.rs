@@ -84,6 +84,8 @@ struct Inner {
 struct Slot {
     state: Arc<RwLock<SlotState>>,
     used: Arc<Mutex<Instant>>,
+    /// The session that the conversation is known to have in the store.
+    kept: Arc<Mutex<Option<SessionId>>>,
 }
 
 /// A conversation that a front works in by itself.
@@ -261,6 +263,7 @@ impl HostSessions {
         };
         if let Some(open) = state.open.take() {
             open.session.shutdown().await;
+            self.0.left(key, &slot, &open.session).await;
         }
         let (sessions, key) = (self.clone(), key.clone());
         let mut borrowed = BorrowedConversation { sessions, key, session: None, slot, state };
@@ -285,6 +288,7 @@ impl HostSessions {
             let session = slot.state.read().await.open.as_ref().map(|open| open.session.clone());
             if let Some(session) = session {
                 session.shutdown().await;
+                self.0.left(&key, &slot, &session).await;
             }
             let mut state = slot.state.write().await;
             state.open = None;
@@ -340,6 +344,17 @@ impl SessionSource for HostSessions {
         Box::pin(self.renew_at(key, quipu_host::now()))
     }
 
+    fn follow<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        session: &'a Session,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async move {
+            let slot = self.0.slot(key);
+            self.0.follow(key, &slot, session).await
+        })
+    }
+
     fn tend(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             loop {
@@ -364,6 +379,7 @@ impl HostSessions {
                 continue;
             }
             if let Some(session) = state.live(sender.as_ref(), changes).await {
+                self.0.follow(key, &slot, &session).await?;
                 return Ok(self.held(session, slot, state));
             }
             drop(state);
@@ -373,15 +389,21 @@ impl HostSessions {
             }
             let live = state.live(sender.as_ref(), changes).await;
             let session = match live {
-                Some(session) => session,
+                Some(session) => {
+                    self.0.follow(key, &slot, &session).await?;
+                    session
+                }
                 None => {
                     // What ended by itself.
-                    state.open = None;
+                    if let Some(ended) = state.open.take() {
+                        self.0.left(key, &slot, &ended.session).await;
+                    }
                     match self.0.open(key, sender.clone()).await {
                         Ok(open) => {
                             let session = open.session.clone();
                             // One that has ended by itself says so at its first use.
                             drop(session.tune(changes).await);
+                            *lock(&slot.kept) = Some(session.view().session);
                             state.open = Some(open);
                             session
                         }
@@ -447,7 +469,10 @@ impl Slot {
 
 impl Inner {
     fn slot(&self, key: &SessionKey) -> Slot {
-        let new = || Slot { state: Arc::default(), used: Arc::new(Mutex::new(Instant::now())) };
+        let new = || {
+            let used = Arc::new(Mutex::new(Instant::now()));
+            Slot { state: Arc::default(), used, kept: Arc::default() }
+        };
         lock(&self.slots).entry(key.clone()).or_insert_with(new).clone()
     }
 
@@ -563,6 +588,29 @@ impl Inner {
         }
     }
 
+    /// The conversation goes on in the session that is open for it: in a branch, where another process took the one that it had.
+    async fn follow(&self, key: &SessionKey, slot: &Slot, session: &Session) -> Result<(), Failure> {
+        let id = session.view().session;
+        if lock(&slot.kept).as_ref() == Some(&id) {
+            return Ok(());
+        }
+        if !self.keep(key, true, &id).await? {
+            let text = format!("another process changes the session of the conversation `{key}`");
+            return Err(Failure::failed(text));
+        }
+        *lock(&slot.kept) = Some(id);
+        Ok(())
+    }
+
+    /// The same for a session that is not open any more, where nobody waits for it.
+    async fn left(&self, key: &SessionKey, slot: &Slot, session: &Session) {
+        if let Err(failure) = self.follow(key, slot, session).await {
+            let id = session.view().session;
+            let why = failure.message;
+            self.home.warn(format!("the conversation `{key}` does not go on in its session {id}: {why}"));
+        }
+    }
+
     /// A place for one more open session.
     async fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
         loop {
@@ -624,6 +672,7 @@ impl Inner {
         let Some(open) = state.open.take() else { return false };
         // Whoever wants it again waits, as a session that is not closed is not opened again.
         open.session.shutdown().await;
+        self.left(key, slot, &open.session).await;
         drop(open);
         self.forget(key, slot, &mut state);
         // Whoever waits for a place may have found none to close.

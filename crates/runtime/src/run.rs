@@ -446,6 +446,8 @@ impl Inner {
             _ => Ok(()),
         };
         stored.map_err(|why| why.to_string())?;
+        // Where it fails, the next turn tries again before anything is said.
+        drop(self.sessions.follow(key, session).await);
         let mut follow = Follow::new(self, key, session, turn.members.clone());
         follow.reply = reply;
         follow.steer = Some(steer);

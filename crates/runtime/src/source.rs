@@ -32,6 +32,17 @@ pub trait SessionSource: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    /// A turn of a conversation became part of this open session: a branch, where another process took the one that the conversation had.
+    /// The conversation goes on in it.
+    fn follow<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        session: &'a Session,
+    ) -> BoxFuture<'a, Result<(), quipu_host::Failure>> {
+        let _ = (key, session);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// What it does beside runs, such as closing what nobody uses: polled while messages are taken. It never ends.
     fn tend(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::pending())

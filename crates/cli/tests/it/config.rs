@@ -53,6 +53,27 @@ fn config_shows_each_value_and_its_source() {
 }
 
 #[test]
+fn config_set_says_when_members_of_agents_hold() {
+    let world = World::new([]);
+    let agents = r#"{"ops":{"budget":{"daily":2}}}"#;
+    let ran = world.run(&["config", "set", "agents.byId", agents]).ok();
+    for words in [
+        "`budget` takes effect at once, also in open sessions",
+        "`model` and `tools` in new sessions and in those that are opened again",
+        "`workspace` in new sessions;",
+    ] {
+        assert!(ran.err.contains(words), "{words}: {}", ran.err);
+    }
+    // A value that is refused changes nothing, and nothing of what it would come to in a file is so.
+    let before = written(&world);
+    let refused = r#"{"ops":{"budget":{"daily":"much"}}}"#;
+    world
+        .run(&["config", "set", "agents.byId", refused])
+        .fails(2, &["nothing is changed: agents.byId.ops.budget must be an object"]);
+    assert_eq!(written(&world), before);
+}
+
+#[test]
 fn config_sets_and_unsets_one_value() {
     let world = World::new([]);
     write(&world, "{\n  \"odd\": true,\n  \"theme\": \"dark\"\n}\n");

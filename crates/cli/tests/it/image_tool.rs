@@ -107,6 +107,7 @@ fn questions_that_cannot_be_answered_say_why() {
         (json!({ "prompt": "What?", "path": "gone.png" }), "gone.png"),
         (json!({ "prompt": "What?", "path": "broken.png" }), "cannot be shown"),
         (json!({ "prompt": " ", "path": "dot.png" }), "`prompt` is empty"),
+        (json!({ "prompt": "What?", "path": "https://example.com/dot.png" }), "is an address"),
         (json!({ "prompt": "What?" }), "No image is named"),
         (json!({ "prompt": "What?", "paths": many }), "9 images are named; the limit is 8"),
         (json!({ "prompt": "x".repeat(40_000), "path": "dot.png" }), "the limit is 32768"),
@@ -130,7 +131,7 @@ fn model_that_is_named_must_see() {
     let question = || call("c1", "image", &json!({ "prompt": "What?", "path": "dot.png" }));
     let world = world([question(), says("a"), question(), says("b")], Some("testing/test-1"));
     world.run(&["-p", "Look."]).ok();
-    assert!(last(&world, 1).contains("testing/test-1") && last(&world, 1).contains("sees no images"));
+    assert!(last(&world, 1).contains("testing/test-1") && last(&world, 1).contains("not known to see images"));
     name(&world, Some("nowhere/none"));
     world.run(&["-p", "Look."]).ok();
     assert!(last(&world, 3).contains("cannot be used"), "{}", last(&world, 3));

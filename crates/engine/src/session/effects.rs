@@ -292,6 +292,9 @@ impl Task {
                 let provider = chosen.and_then(|at| self.chosen.drain(..=at).next_back());
                 let provider = provider.map(|(_, provider)| provider).or_else(|| self.left_route(&model));
                 if let Some(provider) = provider {
+                    if let Some(images) = &self.images {
+                        images.follows(provider.clone());
+                    }
                     self.caller.set_provider(provider);
                 }
             }

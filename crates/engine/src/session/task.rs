@@ -28,6 +28,7 @@ use crate::children::Children;
 use crate::clock::{Clock, fresh_id};
 use crate::commit::Job;
 use crate::follower::follow;
+use crate::image_tool::ImageTool;
 use crate::models::Models;
 use crate::owner::Lease;
 use crate::policy::SharedPolicy;
@@ -112,6 +113,8 @@ pub(super) struct Task {
     /// What is under way beside the conversation.
     pub(super) sides: Sides,
     pub(super) children: Option<Children>,
+    /// What asks about images for the model, where it may.
+    pub(super) images: Option<Arc<ImageTool>>,
     pub(super) agents: LiveAgents,
     /// The deadlines of open questions.
     pub(super) asks: HashMap<AskId, CancellationToken>,
@@ -191,6 +194,7 @@ impl Task {
             fallbacks_found,
             sides: Sides::default(),
             children: parts.children,
+            images: parts.images,
             agents: parts.agents,
             asks: HashMap::new(),
             root,

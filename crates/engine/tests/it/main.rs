@@ -55,6 +55,8 @@ mod hook_sending;
 #[cfg(test)]
 mod hooks;
 #[cfg(test)]
+mod image_tool;
+#[cfg(test)]
 mod jump;
 #[cfg(test)]
 mod loop_;

@@ -19,7 +19,7 @@ pub(crate) const EVERY: &str = "*";
 /// What is set for an agent.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct NamedAgent {
-    /// The model of its new sessions: `provider/id`, or a part of a name.
+    /// The model of its sessions, when they are opened: `provider/id`, or a part of a name.
     pub model: Option<String>,
     /// The directory that it works in, as it is written.
     pub workspace: Option<String>,

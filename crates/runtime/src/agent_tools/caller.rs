@@ -3,8 +3,11 @@
 use super::AgentTools;
 use crate::host_sessions::HostSessions;
 use crate::keys::SessionKey;
-use crate::queue::MessageGroup;
+use crate::queue::{MessageGroup, one_line};
 use crate::run::Conversations;
+
+/// Characters of a name that is told back, at most.
+const NAME_CHARS: usize = 200;
 
 /// Who calls.
 pub(super) struct Caller {
@@ -19,8 +22,10 @@ pub(super) struct Caller {
 impl Caller {
     /// A conversation that the caller may see; the same error for one that it may not see and one that there is not.
     pub(super) async fn other(&self, name: &str) -> Result<SessionKey, String> {
-        let unknown =
-            || format!("There is no conversation `{name}` that you can see. `sessions_list` lists them.");
+        let unknown = || {
+            let name = one_line(name, NAME_CHARS);
+            format!("There is no conversation `{name}` that you can see. `sessions_list` lists them.")
+        };
         let key = SessionKey::parse(name).map_err(|_| unknown())?;
         if key == self.own {
             return Ok(key);

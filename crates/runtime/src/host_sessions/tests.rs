@@ -1,5 +1,5 @@
 use quipu::PermissionMode;
-use quipu::store::{SessionQuery, Upkeep as _};
+use quipu::store::{RefMove, SessionQuery, Upkeep as _};
 use quipu_host::{PermissionRequest, SilentObserver};
 use quipu_testkit::{Answer, Reply};
 use std::path::PathBuf;
@@ -115,6 +115,39 @@ async fn session_that_another_process_holds_is_refused() {
     assert_eq!(sourced.session.view().session, id);
     drop(sourced);
     other.close().await;
+}
+
+#[tokio::test]
+async fn conversation_goes_on_in_the_branch_of_its_session() {
+    let world = World::new(replies(5));
+    let chat = "agent:main:main";
+    let sessions = world.host_sessions(limits(8)).await;
+    let (id, _) = say(&sessions, chat, "one").await;
+    // Another program goes on in the session, as while this machine slept.
+    let take = async |id: &SessionId| {
+        let store = sessions.store();
+        let head = store.head(&RefName::session(id)).await.unwrap().unwrap();
+        let parent = store.nodes(&[head]).await.unwrap()[0].clone().unwrap().record.parent.unwrap();
+        let swap = RefMove::swap(RefName::session(id), Some(head), parent, "else");
+        store.commit(Commit { moves: vec![swap], ..Commit::default() }).await.unwrap();
+    };
+    take(&id).await;
+    let (branch, _) = say(&sessions, chat, "two").await;
+    assert_ne!(branch, id);
+    assert_eq!(say(&sessions, chat, "three").await.0, branch);
+    assert_eq!(sessions.session_of(&key(chat)).await.unwrap(), Some(branch.clone()));
+    // Also where it is closed right after.
+    take(&branch).await;
+    let (last, _) = say(&sessions, chat, "four").await;
+    assert_ne!(last, branch);
+    sessions.close().await;
+    let sessions = world.host_sessions(limits(8)).await;
+    assert_eq!(say(&sessions, chat, "five").await.0, last);
+    let request = world.server.requests().pop().unwrap().json().to_string();
+    for part in ["two", "three", "four", "five"] {
+        assert!(request.contains(part), "{part}: {request}");
+    }
+    sessions.close().await;
 }
 
 #[tokio::test]

@@ -210,7 +210,7 @@ fn append(input: &mut UserInput, more: &UserInput) {
 }
 
 /// A text in one line, of so many characters at most.
-fn one_line(text: &str, most: usize) -> String {
+pub(crate) fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();
     let mut letters = 0;
     for word in text.split(|letter: char| letter.is_whitespace() || letter.is_control()) {

@@ -138,6 +138,12 @@ async fn in_turn(
         audience: request.key.as_ref().map(audience_of).unwrap_or_default(),
     };
     let lease = front.desk.lease(wanted).await.map_err(|failure| unopened(&failure))?;
+    if borrowed.is_some() && lease.is_branch() {
+        // What is said where it is open would not be part of the conversation any more.
+        lease.release().await;
+        let message = "the session of this conversation is open in another process; close it there";
+        return Err(ApiError::new(StatusCode::CONFLICT, "session_in_use", message));
+    }
     if let Some(changes) = changes {
         // One that is closed takes no prompt either.
         drop(lease.session().tune(changes).await);
@@ -218,7 +224,7 @@ async fn answered(
         _ => said.follow(session, events).await,
     }
     if let Some(conversation) = conversation {
-        // It may have had to branch: another program has the one that it was.
+        // It may have had to branch: another program took the one that it was.
         keep(conversation, &session.view().session).await.map_err(ApiError::once)?;
     }
     said.outcome().map_err(ApiError::once)

@@ -7,6 +7,8 @@ mod chat;
 #[cfg(test)]
 mod conversation_history;
 #[cfg(test)]
+mod conversation_imports;
+#[cfg(test)]
 mod conversation_streaming;
 #[cfg(test)]
 mod conversation_tools;
