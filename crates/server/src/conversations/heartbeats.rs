@@ -194,12 +194,11 @@ pub(crate) fn workspace(agent: &NamedAgent, directory: &Path) -> PathBuf {
 
 /// What a file says, as far as it is read; what cannot be read is not there.
 fn read(path: &Path) -> HeartbeatFile {
-    let text =
-        std::fs::File::open(path).ok().filter(|file| file.metadata().is_ok_and(|found| found.is_file()));
     let mut bytes = Vec::new();
-    match text.map(|file| file.take(FILE).read_to_end(&mut bytes)) {
-        Some(Ok(_)) => HeartbeatFile::Text(String::from_utf8_lossy(&bytes).into_owned()),
-        Some(Err(_)) | None => HeartbeatFile::Missing,
+    // A fifo would be waited for.
+    match quipu_workspace::open_for_reading(path).map(|(file, _)| file.take(FILE).read_to_end(&mut bytes)) {
+        Ok(Ok(_)) => HeartbeatFile::Text(String::from_utf8_lossy(&bytes).into_owned()),
+        Ok(Err(_)) | Err(_) => HeartbeatFile::Missing,
     }
 }
 

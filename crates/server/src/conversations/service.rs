@@ -216,8 +216,7 @@ impl ConversationService {
             replies: &replies,
             directory: &request.here,
         }));
-        let handle =
-            ServiceHandle { conversations: conversations.clone(), heartbeats: heartbeats.clone() };
+        let handle = ServiceHandle { conversations: conversations.clone(), heartbeats: heartbeats.clone() };
         self.state.send_replace(ServiceState::Running(handle));
         let served = loop {
             let served = tokio::select! {
