@@ -130,9 +130,10 @@ async fn on_pipes(home: &Home) -> Result<(), Failure> {
 
 fn failure(error: ServerError) -> Failure {
     match error {
-        ServerError::NotLoopback(_) | ServerError::NoToken | ServerError::NotSocket(_) => {
-            Failure::usage(error)
-        }
+        ServerError::NotLoopback(_)
+        | ServerError::NoToken
+        | ServerError::NotSocket(_)
+        | ServerError::PathTooLong(_) => Failure::usage(error),
         _ => Failure::failed(error),
     }
 }
@@ -144,8 +145,9 @@ impl InstallArgs {
         match (&self.place.socket, self.place.listen.unwrap_or(LISTEN)) {
             (Some(path), _) => words.extend(["--socket".into(), std::path::absolute(path)?]),
             (None, address) if !address.ip().is_loopback() => {
-                return Err(Failure::usage(ServerError::NotLoopback(address)));
+                return Err(failure(ServerError::NotLoopback(address)));
             }
+            (None, _) if self.place.no_token => return Err(failure(ServerError::NoToken)),
             (None, address) => words.extend(["--listen".into(), address.to_string().into()]),
         }
         if self.place.no_token {
@@ -173,6 +175,8 @@ impl ServePlace {
     async fn listener(&self) -> Result<ServerListener, Failure> {
         let listener = match (&self.socket, self.listen) {
             (Some(path), _) => ServerListener::unix(&std::path::absolute(path)?).await,
+            // Before it is announced.
+            (None, Some(_)) if self.no_token => Err(ServerError::NoToken),
             (None, Some(address)) => ServerListener::loopback(address).await,
             (None, None) => return Err(Failure::usage("say where: --listen or --socket")),
         };

@@ -55,6 +55,14 @@ impl RequestBody {
     }
 }
 
+/// Refuses JSON that is no object: a list of what the members would be counts as one otherwise.
+pub(crate) fn check_object(body: &[u8]) -> Result<(), ApiError> {
+    match body.trim_ascii_start().first() {
+        Some(b'{') | None => Ok(()),
+        Some(_) => Err(ApiError::invalid("the body must be a JSON object")),
+    }
+}
+
 fn too_large(most: usize) -> ApiError {
     let message = format!("the body of the request has more than {} MiB", most >> 20);
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", message)

@@ -31,6 +31,9 @@ pub enum ServerError {
     /// Something else is at the path.
     #[error("{} exists and is no socket; choose another path", .0.display())]
     NotSocket(PathBuf),
+    /// Clients could not connect to it.
+    #[error("{} is too long for the path of a socket; choose a shorter one", .0.display())]
+    PathTooLong(PathBuf),
     /// The path cannot be used.
     #[error("{} cannot be listened at: {error}", path.display())]
     Socket {

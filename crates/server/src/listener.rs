@@ -53,7 +53,7 @@ impl ServerListener {
     /// Listens at a socket that only its owner may use. One that nobody listens at any more is replaced.
     ///
     /// # Errors
-    /// `InUse`, `NotSocket`, `Socket`.
+    /// `InUse`, `NotSocket`, `PathTooLong`, `Socket`.
     pub async fn unix(path: &Path) -> Result<Self, ServerError> {
         UnixSocket::bind(path).await.map(|socket| Self(Kind::Unix(socket)))
     }
@@ -99,7 +99,12 @@ struct UnixSocket {
 
 impl UnixSocket {
     async fn bind(path: &Path) -> Result<Self, ServerError> {
-        let at = |error: io::Error| ServerError::Socket { path: path.to_owned(), error };
+        let at = |error: io::Error| match error.kind() {
+            ErrorKind::InvalidInput => ServerError::PathTooLong(path.to_owned()),
+            _ => ServerError::Socket { path: path.to_owned(), error },
+        };
+        // It is made at another path, which may be shorter.
+        std::os::unix::net::SocketAddr::from_pathname(path).map_err(at)?;
         match std::fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
                 return Err(ServerError::NotSocket(path.to_owned()));
@@ -149,6 +154,15 @@ mod tests {
             assert!(matches!(refused, ServerError::NotLoopback(_)), "{refused}");
             assert!(refused.to_string().contains("other machines"), "{refused}");
         }
+    }
+
+    #[tokio::test]
+    async fn socket_of_a_path_too_long_to_connect_to_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s".repeat(120));
+        let refused = ServerListener::unix(&path).await.unwrap_err();
+        assert!(matches!(refused, ServerError::PathTooLong(_)), "{refused}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::access::check_origin;
 use crate::answer::{Answer, ApiError, full, json_answer, wrong_method};
 use crate::front::{Front, closing};
+use crate::limits::HEADERS;
 use crate::{chat, conversation_routes, event_routes, web_socket};
 
 /// What a path means.
@@ -111,7 +112,19 @@ pub(crate) async fn answered(front: Arc<Front>, request: Request<Incoming>) -> A
     answer
 }
 
+/// The connection alone lets a bit more pass that came in one piece.
+fn check_size(request: &Request<Incoming>) -> Result<(), ApiError> {
+    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    if headers.sum::<usize>() + target < HEADERS {
+        return Ok(());
+    }
+    let message = format!("the headers of the request have {} KiB or more", HEADERS >> 10);
+    Err(ApiError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", message))
+}
+
 async fn routed(front: Arc<Front>, route: Route, request: Request<Incoming>) -> Result<Answer, ApiError> {
+    check_size(&request)?;
     check_origin(request.method(), request.uri(), request.headers(), front.hosts.as_deref())?;
     if route == Route::Health {
         return Ok(match *request.method() {

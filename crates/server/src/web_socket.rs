@@ -40,6 +40,7 @@ enum ClientEnd {
     TooLong,
     Binary,
     SeveralLines,
+    NotUtf8,
     Broken,
 }
 
@@ -53,7 +54,7 @@ impl ClientEnd {
             Self::Closing => "closing",
             Self::Flood => "flood",
             Self::TooLong => "too_long",
-            Self::Binary | Self::SeveralLines | Self::Broken => "invalid",
+            Self::Binary | Self::SeveralLines | Self::NotUtf8 | Self::Broken => "invalid",
         }
     }
 
@@ -68,6 +69,7 @@ impl ClientEnd {
             Self::TooLong => (CloseCode::Size, "tooLong: a frame has more than 16 MiB"),
             Self::Binary => (CloseCode::Unsupported, "invalid: frames are text"),
             Self::SeveralLines => (CloseCode::Invalid, "invalid: a frame is one line"),
+            Self::NotUtf8 => (CloseCode::Invalid, "invalid: a frame is UTF-8"),
             Self::Broken => (CloseCode::Protocol, "invalid: not a WebSocket"),
         }
     }
@@ -224,7 +226,8 @@ async fn take_lines(
             Some(Ok(Message::Binary(_))) => break ClientEnd::Binary,
             Some(Ok(Message::Close(_))) | None => break ClientEnd::Left,
             Some(Err(Error::Capacity(_))) => break ClientEnd::TooLong,
-            Some(Err(Error::Protocol(_) | Error::Utf8(_))) => break ClientEnd::Broken,
+            Some(Err(Error::Utf8(_))) => break ClientEnd::NotUtf8,
+            Some(Err(Error::Protocol(_))) => break ClientEnd::Broken,
             Some(Err(_)) => break ClientEnd::Left,
         };
         if !meter.take() {

@@ -80,8 +80,15 @@ impl Cache {
         let (user, alone) = match (&inner.user, &inner.alone) {
             (Some((known, user)), Some(alone)) if *known == stamp => (user.clone(), alone.clone()),
             (before, _) => {
-                let mut layer = Layer::of_file(&Source::User(path.clone()), bytes_of(&path));
-                new.extend(take_in(&mut layer, before.as_ref().map(|(_, layer)| &**layer)));
+                let (source, bytes) = (Source::User(path.clone()), bytes_of(&path));
+                let before = before.as_ref().map(|(_, layer)| &**layer);
+                let is_empty = matches!(&bytes, Ok(Some(bytes)) if bytes.trim_ascii().is_empty());
+                let mut layer = match before {
+                    // Some programs empty a file before they write it.
+                    Some(before) if is_empty && !before.values.is_empty() => Layer::emptied(source),
+                    _ => Layer::of_file(&source, bytes),
+                };
+                new.extend(take_in(&mut layer, before));
                 let user = Arc::new(layer);
                 let layers = [(Origin::User(path.clone()), &*user), (Origin::Environment, &self.environment)];
                 let alone = Arc::new(Settings::of_layers(&layers));

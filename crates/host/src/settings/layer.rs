@@ -76,6 +76,8 @@ pub struct Problem {
 pub enum ProblemKind {
     /// The file cannot be read: why.
     Unreadable(String),
+    /// The file had settings, and is empty now, as it is while a program writes it.
+    Emptied,
     /// The file is no JSON from this column of its line on.
     Syntax {
         /// The number of the column, in characters from 1.
@@ -123,7 +125,7 @@ impl Problem {
     /// Whether nothing of the file can be used.
     pub fn is_of_the_whole(&self) -> bool {
         match &self.kind {
-            ProblemKind::Unreadable(_) | ProblemKind::Syntax { .. } => true,
+            ProblemKind::Unreadable(_) | ProblemKind::Emptied | ProblemKind::Syntax { .. } => true,
             ProblemKind::NotAnObject(name) => name.is_empty(),
             ProblemKind::Unknown { .. }
             | ProblemKind::Invalid { .. }
@@ -152,6 +154,9 @@ impl fmt::Display for Problem {
         write!(f, "{}: ", self.source)?;
         match &self.kind {
             ProblemKind::Unreadable(why) => write!(f, "it cannot be read, so all of it is ignored: {why}"),
+            ProblemKind::Emptied => {
+                f.write_str("it is empty, so what it said last holds; write {} to set nothing")
+            }
             ProblemKind::Syntax { column } => {
                 write!(f, "it is not valid JSON from column {column} on, so all of it is ignored")
             }
@@ -238,6 +243,12 @@ impl Layer {
                 unreadable(format!("it is not text (UTF-8) from byte {at} on"))
             }
         }
+    }
+
+    /// What a file says that is empty and was not.
+    pub(super) fn emptied(source: Source) -> Self {
+        let problem = Problem { source, line: None, kind: ProblemKind::Emptied };
+        Self { problems: vec![problem], ..Self::default() }
     }
 
     /// What the text of a file says.

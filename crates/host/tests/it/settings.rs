@@ -289,6 +289,15 @@ fn last_good_values_stay_when_a_file_breaks() {
     assert_eq!(world.ears.take().len(), 1);
     std::fs::write(world.home.settings_path(), r#"{"compaction":{"reserveTokens":6}}"#).unwrap();
     assert_eq!(reserve(), 6);
+    // As an editor leaves it before it writes.
+    std::fs::write(world.home.settings_path(), "").unwrap();
+    assert_eq!((reserve(), reserve()), (6, 6));
+    let told = world.ears.take();
+    assert!(told.len() == 1 && told[0].contains("it is empty, so what it said last holds"), "{told:?}");
+    std::fs::write(world.home.settings_path(), "{}").unwrap();
+    assert_eq!((reserve(), world.ears.take().len()), (16_384, 0));
+    std::fs::write(world.home.settings_path(), r#"{"compaction":{"reserveTokens":6}}"#).unwrap();
+    assert_eq!(reserve(), 6);
     std::fs::remove_file(world.home.settings_path()).unwrap();
     assert_eq!((reserve(), world.ears.take().len()), (16_384, 0));
 }

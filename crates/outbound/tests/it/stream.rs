@@ -412,7 +412,8 @@ proptest! {
         let progress = outbox.progress(&stream.key());
         let left = first[..progress.end].to_owned();
         let mut stream = ReplyStream::new("run".into(), options());
-        prop_assert_eq!(stream.next_key().as_str(), "run/0");
+        let next = stream.next_key();
+        prop_assert_eq!(next.as_str(), "run/0");
         stream.resume_next(progress);
         let mut after = recorded(&mut outbox, stream.on(MessageStarted, 0));
         for piece in pieces(&second, &sizes).iter().take(breaks) {

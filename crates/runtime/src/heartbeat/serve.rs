@@ -1,5 +1,6 @@
 //! Runs heartbeats when they are due.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -99,9 +100,12 @@ impl Heartbeats {
         Self(Arc::new(Inner { runs, place, clock, beats: Mutex::default(), changed: Notify::new() }))
     }
 
-    /// Gives a conversation a heartbeat, in the place of the one that it has.
+    /// Gives a conversation a heartbeat, or the one that it has other rules.
     pub fn set(&self, key: SessionKey, rules: HeartbeatRules) {
-        self.0.beats().insert(key, Heartbeat::new(rules));
+        match self.0.beats().entry(key) {
+            Entry::Occupied(mut beat) => beat.get_mut().set_rules(rules),
+            Entry::Vacant(place) => drop(place.insert(Heartbeat::new(rules))),
+        }
     }
 
     /// Takes the heartbeat of a conversation away. One that runs goes on to its end, and nobody is told what it says.

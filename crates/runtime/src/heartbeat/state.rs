@@ -118,6 +118,11 @@ impl Heartbeat {
         &self.rules
     }
 
+    /// Other rules from now on. What ran and what was said last still count.
+    pub fn set_rules(&mut self, rules: HeartbeatRules) {
+        self.rules = rules;
+    }
+
     /// Something wakes it. Reasons that come together are answered together.
     pub fn wake(&mut self, reason: WakeReason, now: UnixMs) {
         let pending = self.pending.get_or_insert_with(|| PendingWake {

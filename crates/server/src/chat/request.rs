@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::answer::ApiError;
+use crate::body::check_object;
 
 use super::model_names::AGENT;
 
@@ -71,7 +72,7 @@ struct RawMessage {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`content` must be a text or a list of parts")]
 enum RawContent {
     Text(String),
     Parts(Vec<RawPart>),
@@ -144,6 +145,7 @@ fn conversation(name: &str) -> Result<SessionKey, ApiError> {
 impl ChatRequest {
     /// Reads the body of a request. `key` names the session before the member `user`.
     pub(super) fn read(body: &[u8], key: Option<String>) -> Result<Self, ApiError> {
+        check_object(body)?;
         let raw: RawRequest = serde_json::from_slice(body).map_err(|error| {
             ApiError::invalid(format!("the body is not a request for a chat completion: {error}"))
         })?;
@@ -201,7 +203,9 @@ fn prompt_of(content: Option<RawContent>) -> Result<Vec<Content>, ApiError> {
     let block = |part: RawPart| match (part.kind.as_str(), part.text, part.image_url) {
         ("text", Some(text), _) => Ok(Content::text(text)),
         ("image_url", _, Some(image)) => image_of(&image.url).map(Content::Image),
-        ("text" | "image_url", ..) => Err(in_messages(format!("a part `{}` has no such member", part.kind))),
+        ("text" | "image_url", ..) => {
+            Err(in_messages(format!("a part of the type `{0}` needs the member `{0}`", part.kind)))
+        }
         (kind, ..) => Err(unknown_part(kind)),
     };
     parts.into_iter().map(block).collect()

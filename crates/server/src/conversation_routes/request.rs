@@ -8,6 +8,7 @@ use quipu_runtime::{
 use serde::Deserialize;
 
 use crate::answer::ApiError;
+use crate::body::check_object;
 use crate::conversations::{DEFAULT_CHANNEL, is_channel};
 use crate::path::decoded;
 
@@ -79,6 +80,7 @@ pub(super) fn conversation(part: &str) -> Result<SessionKey, ApiError> {
 /// A JSON body; an empty one is `{}` where nothing is needed.
 pub(super) fn read<T: for<'a> Deserialize<'a>>(body: &[u8]) -> Result<T, ApiError> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
+    check_object(body)?;
     serde_json::from_slice(body)
         .map_err(|error| ApiError::invalid(format!("the body is not as wanted: {error}")))
 }

@@ -8,10 +8,10 @@ use http::StatusCode;
 use quipu::store::{Graph, StoreError};
 use quipu_host::{Failure, Home, OpenRequest};
 use quipu_runtime::{
-    Acceptance, AgentTool, AgentTools, Authority, CRON_LANE, ConversationTools, Conversations, Heartbeats,
+    Acceptance, AgentTool, AgentTools, Authority, CRON_LANE, ConversationTools, Conversations,
     HostSessionLimits, HostSessions, InboxError, InboxEvents, LaneSettings, Lanes, MAIN_LANE, MessageInbox,
     Replies, RunError, RunRequest, SUBAGENT_LANE, SessionKey, SessionObserver, SessionVisibility,
-    WakeOutcome, WakeReason,
+    WakeOutcome,
 };
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -49,7 +49,7 @@ enum ServiceState {
 #[derive(Clone)]
 struct ServiceHandle {
     conversations: Conversations,
-    heartbeats: Heartbeats,
+    heartbeats: Arc<ServerHeartbeats>,
 }
 
 /// Why messages cannot be run.
@@ -150,6 +150,7 @@ impl ConversationService {
     /// Takes a message; `None` for one that was taken before. Resolved = it survives the loss of power.
     pub(crate) async fn accept(&self, request: RunRequest) -> Result<Option<Acceptance>, ApiError> {
         let handle = self.handle().await?;
+        handle.heartbeats.refresh();
         match handle.conversations.accept(request).await {
             Ok(acceptance) => Ok(Some(acceptance)),
             Err(RunError::Duplicate) => Ok(None),
@@ -164,7 +165,7 @@ impl ConversationService {
 
     /// Wakes the heartbeat of a conversation.
     pub(crate) async fn wake(&self, key: &SessionKey) -> Result<WakeOutcome, ApiError> {
-        Ok(self.handle().await?.heartbeats.wake(key, WakeReason::Request))
+        Ok(self.handle().await?.heartbeats.wake(key))
     }
 
     /// Runs messages until `stop` is cancelled. Where another process has those of this store, it waits for its turn.
@@ -209,17 +210,14 @@ impl ConversationService {
             Conversations::new(inbox, lanes.clone(), Arc::new(sessions.clone()), Some(limits.run))
                 .with_replies(replies.clone());
         self.tools.bind(&conversations, sessions);
-        let heartbeats = ServerHeartbeats::new(&HeartbeatWorld {
+        let heartbeats = Arc::new(ServerHeartbeats::new(&HeartbeatWorld {
             home,
             conversations: &conversations,
             sessions,
             replies: &replies,
             directory: &request.here,
-        });
-        let handle = ServiceHandle {
-            conversations: conversations.clone(),
-            heartbeats: heartbeats.heartbeats().clone(),
-        };
+        }));
+        let handle = ServiceHandle { conversations: conversations.clone(), heartbeats: heartbeats.clone() };
         self.state.send_replace(ServiceState::Running(handle));
         let served = loop {
             let served = tokio::select! {

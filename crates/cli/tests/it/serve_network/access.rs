@@ -8,7 +8,13 @@ fn address_of_other_machines_is_refused() {
     world
         .run(&["serve", "--listen", "0.0.0.0:0"])
         .fails(2, &["can be reached by other machines", "127.0.0.1"]);
-    world.run(&["serve", "--no-token", "--listen", "127.0.0.1:0"]).exits(2);
+    // Nothing is announced that is refused.
+    let open = world.run(&["serve", "--no-token", "--listen", "127.0.0.1:0", "--json"]);
+    assert!(open.out.is_empty() && !open.err.contains("Serving"), "{}", open.err);
+    open.fails(2, &["needs a token"]);
+    let install = ["serve", "install", "--yes", "--no-token", "--listen", "127.0.0.1:0"];
+    world.run(&install).fails(2, &["needs a token"]);
+    assert!(!world.path("home/.config").exists());
     world.run(&["serve", "--json"]).exits(2);
     assert!(!world.path("home/.quipu/serve.token").exists());
 }
@@ -70,6 +76,11 @@ fn broken_requests_harm_nobody_else() {
         .ok();
     let answer = answer_of(stream);
     assert_eq!(answer.status, 431, "{answer:?}");
+    // The limit is what is said, not what happens to fit.
+    for (bytes, status) in [(60_000, 200), (70_000, 431)] {
+        let answer = server.request("GET", "/health", &[("X-Long", &"x".repeat(bytes))], "");
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
     // One that says how long it is, and one that does not.
     let huge = (21 << 20).to_string();
     let answer = server.request("POST", "/v1/chat/completions", &[("Content-Length", &huge)], "{");
@@ -88,6 +99,11 @@ fn broken_requests_harm_nobody_else() {
     }
     answer_of(stream).refuses(413, "request_too_large");
     server.request("POST", "/v1/chat/completions", &[], "{\"messages\":").refuses(400, "invalid_request");
+    for path in ["/v1/chat/completions", "/v1/conversations/agent:main:main/messages"] {
+        let list = server.request("POST", path, &[], r#"["Hello", null]"#);
+        list.refuses(400, "invalid_request");
+        assert!(list.body.contains("must be a JSON object"), "{list:?}");
+    }
     let session = other.open(&world);
     other.subscribe(&session);
     other.prompt(&session, "Are you there?");

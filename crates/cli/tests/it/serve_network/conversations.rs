@@ -415,6 +415,32 @@ fn heartbeat_runs_when_woken_and_its_alert_is_a_reply() {
     server.ends(Signal::SIGTERM, 0);
 }
 
+#[test]
+fn heartbeat_follows_its_settings_in_a_running_server() {
+    let world = world_with([says("The disk is full.")], &json!({}));
+    // What is no file holds nothing up.
+    nix::unistd::mkfifo(&world.path("work/HEARTBEAT.md"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let server = Server::start(&world);
+    let set = |every: &str| {
+        let agents = json!({ "byId": { "main": { "heartbeat": { "every": every } } } });
+        let settings = json!({ "defaultProvider": "testing", "defaultModel": MODEL, "agents": agents });
+        std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
+    };
+    let wake = || server.post(&format!("/v1/conversations/{MAIN}/wake"), &json!({}));
+    let stop = || server.post(&format!("/v1/conversations/{MAIN}/messages"), &json!({ "text": "stop" }));
+    wake().refuses(404, "no_heartbeat");
+    set("24h");
+    assert_eq!(stop().status, 200);
+    // Its time comes without anybody waking it.
+    set("1s");
+    assert_eq!(stop().status, 200);
+    let alert = Reader::of(&server, MAIN).reply();
+    assert_eq!(alert["text"], "The disk is full.", "{alert}");
+    set("0m");
+    wake().refuses(404, "no_heartbeat");
+    server.ends(Signal::SIGTERM, 0);
+}
+
 /// Posts messages until the server is gone; the ids of those that it took.
 pub(super) fn post_until_gone(address: &str, token: &str, round: usize) -> Vec<String> {
     let mut taken = Vec::new();

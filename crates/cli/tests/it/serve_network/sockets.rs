@@ -1,5 +1,8 @@
 //! Lines over WebSockets.
 
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+
 use super::*;
 
 #[test]
@@ -65,6 +68,11 @@ fn client_that_breaks_the_rules_is_closed_with_a_reason() {
     let mut socket = server.socket();
     socket.socket.send(Message::binary(vec![0; 7])).unwrap();
     assert_eq!(socket.closed(), (1003, "invalid: frames are text".to_owned()));
+    let mut socket = server.socket();
+    let not_utf8 = b"{\"type\":\"\xff\"}".to_vec();
+    let frame = Frame::message(not_utf8, OpCode::Data(Data::Text), true);
+    socket.socket.send(Message::Frame(frame)).unwrap();
+    assert_eq!(socket.closed(), (1007, "invalid: a frame is UTF-8".to_owned()));
     let mut socket = server.socket();
     socket.text("{\"type\":\"sessions\",\"id\":1}\n{\"type\":\"sessions\",\"id\":2}");
     assert_eq!(socket.closed(), (1007, "invalid: a frame is one line".to_owned()));
