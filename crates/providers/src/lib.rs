@@ -46,6 +46,7 @@ pub mod sse;
 mod structured;
 mod surrogates;
 mod target;
+mod test_string;
 mod thinking;
 mod time;
 mod tool_schema;

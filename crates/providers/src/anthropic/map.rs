@@ -24,6 +24,7 @@ use crate::prepare::{
 };
 use crate::search;
 use crate::structured;
+use crate::test_string::disarmed_json;
 use crate::thinking::mapped;
 use crate::tool_schema;
 
@@ -66,7 +67,7 @@ pub(super) fn encode(
                 AnyTool::Own(Tool {
                     name: &tool.name,
                     description: &tool.description,
-                    input_schema: tool_schema::sent(tool, dialect),
+                    input_schema: disarmed_json(tool_schema::sent(tool, dialect)),
                     cache_control: None,
                 })
             })
@@ -283,7 +284,8 @@ impl<'a> Conversation<'a> {
                     let id = self.calls.open(&call.id, wire_name(call.id.as_str()), MAX_ID);
                     let mut name = wire_name(&call.name);
                     name.truncate(MAX_NAME);
-                    content.push(Block::ToolUse { id, name, input: arguments(&call.arguments) });
+                    let input = disarmed_json(arguments(&call.arguments));
+                    content.push(Block::ToolUse { id, name, input });
                 }
                 Content::Other(block) if own => {
                     let item = self.server_item(block, &content);

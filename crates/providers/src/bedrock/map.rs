@@ -20,6 +20,7 @@ use crate::prepare::{
     self, Calls, MAX_NAME, MIN_ANSWER, NO_OUTPUT, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, fit,
     own_tokens, wanted_tokens, wire_name,
 };
+use crate::test_string::disarmed_json;
 use crate::thinking::mapped;
 use crate::tool_schema;
 use crate::{CallOptions, clamp_level};
@@ -62,7 +63,7 @@ pub(super) fn encode(
             .tools
             .iter()
             .map(|tool| {
-                let schema = tool_schema::sent(tool, dialect);
+                let schema = disarmed_json(tool_schema::sent(tool, dialect));
                 spec(&tool.name, &tool.description, schema)
             })
             .collect();
@@ -255,7 +256,7 @@ impl<'a> Conversation<'a> {
                     let tool_use_id = self.calls.open(&call.id, wire_name(call.id.as_str()), MAX_ID);
                     let mut name = wire_name(&call.name);
                     name.truncate(MAX_NAME);
-                    let input = with_full_names(arguments(&call.arguments));
+                    let input = disarmed_json(with_full_names(arguments(&call.arguments)));
                     content.push(Block::ToolUse(ToolUse { tool_use_id, name, input }));
                 }
                 Content::Image(_) | Content::Other(_) => {}
