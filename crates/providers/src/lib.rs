@@ -46,7 +46,6 @@ pub mod sse;
 mod structured;
 mod surrogates;
 mod target;
-mod test_string;
 mod thinking;
 mod time;
 mod tool_schema;

@@ -43,7 +43,9 @@ impl RunFiles {
                 self.command(&command.words, depth);
             }
         }
-        let from_input = parts.iter().any(|part| matches!(part, Part::Command(command) if reads_code(&command.words, depth)));
+        let from_input = parts
+            .iter()
+            .any(|part| matches!(part, Part::Command(command) if reads_code(&command.words, depth)));
         if from_input {
             parts.iter().for_each(|part| self.input(part));
         }

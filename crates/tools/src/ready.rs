@@ -105,7 +105,8 @@ impl ReadyShells {
         cx: &ToolContext,
     ) -> Result<Option<ReadyShell>, ShellError> {
         let Some(planned) = self.remove(call) else { return Ok(None) };
-        let at_once = planned.shell.try_lock().ok().map(|mut state| std::mem::replace(&mut *state, State::Over));
+        let at_once =
+            planned.shell.try_lock().ok().map(|mut state| std::mem::replace(&mut *state, State::Over));
         let state = match at_once {
             Some(state) => state,
             None => {
@@ -138,7 +139,10 @@ impl ReadyShells {
 ///
 /// # Errors
 /// There is no container.
-pub(crate) async fn settle(sandbox: Option<&Arc<Sandbox>>, cancel: &CancellationToken) -> Result<(), ShellError> {
+pub(crate) async fn settle(
+    sandbox: Option<&Arc<Sandbox>>,
+    cancel: &CancellationToken,
+) -> Result<(), ShellError> {
     let Some(sandbox) = sandbox.filter(|sandbox| sandbox.containers().is_some()) else { return Ok(()) };
     let sandbox = sandbox.clone();
     apart(move || sandbox.settle(), cancel).await.unwrap_or(Ok(())).map_err(ShellError::Sandbox)

@@ -8,6 +8,7 @@ use quipu_protocol::{
 };
 
 use super::Compat;
+use super::test_string::disarmed_json;
 use super::wire::{
     AnyTool, Block, BodyTail, Head, ImageSource, OutputConfig, OutputFormat, Part, Role, SearchTool,
     ServerItem, ServerPart, TextSignature, ThinkingMode, Tool, WireMessage,
@@ -24,7 +25,6 @@ use crate::prepare::{
 };
 use crate::search;
 use crate::structured;
-use crate::test_string::disarmed_json;
 use crate::thinking::mapped;
 use crate::tool_schema;
 

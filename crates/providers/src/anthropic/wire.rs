@@ -5,8 +5,8 @@ use quipu_protocol::Json;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::test_string;
 use crate::cache::CacheControl;
-use crate::test_string;
 
 /// What stands before the messages.
 #[derive(Serialize)]

@@ -14,13 +14,13 @@ use super::wire::{
     Block, BodyTail, Head, Image, ImageBytes, InputSchema, Reasoning, ReasoningText, Role, Status, Tool,
     ToolConfig, ToolResult, ToolSpec, ToolUse, WireMessage,
 };
+use crate::anthropic::test_string::disarmed_json;
 use crate::body::{Body, BodyBuilder, Memory};
 use crate::openai::compat::Compat;
 use crate::prepare::{
     self, Calls, MAX_NAME, MIN_ANSWER, NO_OUTPUT, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, fit,
     own_tokens, wanted_tokens, wire_name,
 };
-use crate::test_string::disarmed_json;
 use crate::thinking::mapped;
 use crate::tool_schema;
 use crate::{CallOptions, clamp_level};

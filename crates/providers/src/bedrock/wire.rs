@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::traits::CachePoint;
-use crate::test_string;
+use crate::anthropic::test_string;
 
 /// What stands before the messages.
 #[derive(Serialize)]

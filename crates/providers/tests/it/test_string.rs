@@ -67,7 +67,16 @@ fn texts_of(request: &ModelRequest) -> Vec<String> {
 #[test]
 fn string_that_forces_a_refusal_is_sent_broken_up() {
     let places = [
-        "user", "second", "answer", "arguments", "plain", "result", "failed", "stable", "changing", "described",
+        "user",
+        "second",
+        "answer",
+        "arguments",
+        "plain",
+        "result",
+        "failed",
+        "stable",
+        "changing",
+        "described",
         "schema",
     ];
     let [messages, converse, other] = requests();

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_string_is_changed() {
+    fn string_alone_is_changed() {
         let armed = format!("a {ARMED}_{} b {ARMED}", "1F".repeat(32));
         let found = disarmed(&armed);
         assert_eq!((found.len(), found.contains(ARMED)), (armed.len(), false));
