@@ -14,7 +14,9 @@ use tokio::task::JoinSet;
 use crate::call::ServerTool;
 use crate::deciders::Deciders;
 use crate::definition::{Definition, tool_names};
-use crate::limits::{DEFINITION_COUNT, DEFINITION_TOKENS, FIRST_WAIT, LOADED_TOOLS, STARTUP};
+use crate::limits::{
+    DEFINITION_COUNT, DEFINITION_TOKENS, DEFINITIONS_BYTES, FIRST_WAIT, LOADED_TOOLS, SERVER_TOOLS, STARTUP,
+};
 use crate::search::{OfferedTool, SearchTool, ToolIndex};
 use crate::server::{Listing, Server, ServerStatus};
 use crate::store::{Acceptance, DefinitionStore, DefinitionStoreError};
@@ -248,7 +250,8 @@ impl McpTools {
         if listing.is_cut {
             let count = listing.definitions.len();
             (self.notice)(format!(
-                "The MCP server {name} has too many tools; only the first {count} are used"
+                "The MCP server {name} declares too many tools (more than {SERVER_TOOLS}, or {} MiB); what comes after that is left out, and {count} are used",
+                DEFINITIONS_BYTES >> 20
             ));
         }
         let hidden: Vec<String> = listing

@@ -76,6 +76,11 @@ pub(crate) fn is_known_tool(name: &str) -> bool {
     GROUPS.iter().any(|group| group.tools.contains(&name))
 }
 
+/// Whether tools can have this source, also where nothing has it now.
+pub(crate) fn is_known_source(name: &str) -> bool {
+    GROUPS.iter().any(|group| matches!(group.sources, GroupSources::One(source) if source == name))
+}
+
 /// Whether there is a group with this name.
 pub(crate) fn is_group(name: &str) -> bool {
     name == "group:quipu" || name == "group:openclaw" || GROUPS.iter().any(|group| group.name == name)

@@ -92,6 +92,7 @@ impl NamePattern {
         }
         self.0.contains('*')
             || groups::is_known_tool(&self.0)
+            || groups::is_known_source(&self.0)
             || offered.iter().any(|tool| self.matches(tool))
     }
 }

@@ -1,7 +1,7 @@
 //! Which files a command line runs by their paths: programs, and scripts that it hands to interpreters.
 
 use crate::programs::{Nature, is_interpreter, nature};
-use crate::shell::{DEPTH_LIMIT, Part, Unit, Word, parse};
+use crate::shell::{DEPTH_LIMIT, FileUse, Part, Unit, Word, parse};
 
 /// What separates words where a command line cannot be read.
 const SEPARATORS: &str = ";&|()<>{}`$\"'=";
@@ -43,7 +43,13 @@ impl RunFiles {
                 self.command(&command.words, depth);
             }
         }
-        if unreadable.is_some() || depth >= DEPTH_LIMIT {
+        let from_input = parts
+            .iter()
+            .any(|part| matches!(part, Part::Command(command) if reads_code(&command.words, depth)));
+        if from_input {
+            parts.iter().for_each(|part| self.input(part));
+        }
+        if unreadable.is_some() || from_input || depth >= DEPTH_LIMIT {
             let words = code.split(|letter: char| letter.is_whitespace() || SEPARATORS.contains(letter));
             words.filter(|word| word.contains('/')).for_each(|word| self.program(word));
         }
@@ -75,11 +81,36 @@ impl RunFiles {
         }
     }
 
+    /// What may be code that an interpreter of the same line reads from its input: a file, or what a program prints.
+    fn input(&mut self, part: &Part) {
+        let words = match part {
+            Part::Redirection { usage: FileUse::Read, path, .. } => std::slice::from_ref(path),
+            Part::Command(command) => command.words.get(1..).unwrap_or_default(),
+            Part::Redirection { usage: FileUse::Write, .. } | Part::Variable(_) => &[],
+        };
+        let texts = words.iter().filter_map(text_of);
+        self.scripts.extend(texts.map(|text| vec![ScriptWord { text, follows_option: false }]));
+    }
+
     fn program(&mut self, path: &str) {
         if !self.programs.iter().any(|known| known == path) {
             self.programs.push(path.to_owned());
         }
     }
+}
+
+/// Whether a command is an interpreter that reads its code from its input.
+fn reads_code(words: &[Word], depth: usize) -> bool {
+    if let Nature::Runs(_, rest) = nature(words)
+        && depth < DEPTH_LIMIT
+    {
+        return reads_code(&rest, depth + 1);
+    }
+    let Some((first, arguments)) = words.split_first() else { return false };
+    let name = text_of(first).unwrap_or_default();
+    is_interpreter(name.rsplit('/').next().unwrap_or_default())
+        && (script_words(arguments).is_empty()
+            || arguments.iter().filter_map(text_of).any(|text| text == "-s" || text == "-"))
 }
 
 fn script_words(arguments: &[Word]) -> Vec<ScriptWord> {
@@ -148,6 +179,23 @@ mod tests {
         assert_eq!(scripts("source env.sh && . other.sh"), ["env.sh", "other.sh"]);
         assert_eq!(scripts("timeout 5 /usr/bin/python3.12 -u t.py"), ["-t.py"]);
         assert_eq!(scripts("cat t.py"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn code_from_the_input_of_an_interpreter_is_found() {
+        for (command, expect) in [
+            ("bash <run.sh", "run.sh"),
+            ("timeout 5 sh -s a < run.sh", "run.sh"),
+            ("cat head.sh run.sh | bash", "run.sh"),
+            ("env A=1 python3 - < tool.py", "tool.py"),
+        ] {
+            assert!(scripts(command).iter().any(|word| word == expect), "{command}: {:?}", scripts(command));
+        }
+        let here = "cat <<E | sh\n./run.sh\nE";
+        assert!(programs(here).contains(&"./run.sh".to_owned()), "{:?}", programs(here));
+        assert!(programs("echo ./run.sh | bash -e").contains(&"./run.sh".to_owned()));
+        assert_eq!(scripts("python3 tool.py < data.csv"), ["tool.py"]);
+        assert_eq!(scripts("cat data.csv | sort > x"), Vec::<String>::new());
     }
 
     #[test]

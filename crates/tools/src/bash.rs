@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::background::{BackgroundError, BackgroundLaunch, InputMode};
 use crate::closed::closed;
-use crate::ready::ReadyShells;
+use crate::ready::{ReadyShells, settle};
 use crate::truncate::{MAX_BYTES, MAX_LINES, Truncation, TruncationLimit, format_size};
 use crate::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches, arguments, spec};
 
@@ -183,7 +183,10 @@ impl Bash {
         let needs = arguments.needs();
         let Arguments { command, timeout, run_in_background, input, .. } = arguments;
         // Taken first: a call that does not come to run ends it.
-        let ready = self.ready.take(&call.id, &command, needs, cx);
+        let ready = match self.ready.take(&call.id, &command, needs, cx).await {
+            Ok(ready) => ready,
+            Err(error) => return ToolOutput::error(error.to_string()),
+        };
         let wait = match timeout {
             None => None,
             Some(seconds) if !seconds.is_finite() || seconds < 0.0 => {
@@ -203,6 +206,14 @@ impl Bash {
         }
         if input {
             return ToolOutput::error("`input` needs `run_in_background`. Nothing was run.");
+        }
+        if ready.is_none() {
+            if let Err(error) = settle(cx.sandbox.as_ref(), &cx.cancel).await {
+                return ToolOutput::error(error.to_string());
+            }
+            if cx.cancel.is_cancelled() {
+                return ToolOutput::error("Command aborted");
+            }
         }
         let limits = OutputLimits { lines: MAX_LINES as u64, bytes: MAX_BYTES, spill_bytes: SPILL_LIMIT };
         let mut output = OutputBuffer::new(limits, &cx.outputs);
@@ -290,6 +301,12 @@ impl Bash {
             outputs: &cx.outputs,
             registry: &self.registry,
         };
+        if let Err(error) = settle(cx.sandbox.as_ref(), &cx.cancel).await {
+            return ToolOutput::error(error.to_string());
+        }
+        if cx.cancel.is_cancelled() {
+            return ToolOutput::error("Command aborted");
+        }
         match commands.start(launch).await {
             Ok(id) => ToolOutput {
                 details: Some(Json::from(json!({ "background": { "started": id, "command": command } }))),

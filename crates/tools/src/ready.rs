@@ -1,11 +1,13 @@
 //! Shells that were started for calls which are about to run.
 
 use std::collections::VecDeque;
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quipu_protocol::{CallId, RunId};
-use quipu_workspace::{CommandNeeds, ProcessRegistry, ReadyShell, Sandbox, ShellCommand};
+use quipu_workspace::{CommandNeeds, ProcessRegistry, ReadyShell, Sandbox, ShellCommand, ShellError};
+use tokio_util::sync::CancellationToken;
 
 use crate::{Preparation, ToolContext};
 
@@ -36,6 +38,8 @@ struct PlannedShell {
 enum State {
     Planned,
     Ready(ReadyShell),
+    /// It could not be started because something did not come to an end, which the call does not wait for again.
+    TimedOut(ShellError),
     /// Taken, or it could not be started: then the call meets the same and tells it.
     Over,
 }
@@ -78,24 +82,39 @@ impl ReadyShells {
                     sandbox: planned.sandbox.as_deref(),
                     needs: planned.needs,
                 };
-                *state = ReadyShell::start(&command, &registry).map_or(State::Over, State::Ready);
+                *state = match ReadyShell::start(&command, &registry) {
+                    Ok(shell) => State::Ready(shell),
+                    Err(ShellError::Sandbox(error)) if error.kind() == io::ErrorKind::TimedOut => {
+                        State::TimedOut(ShellError::Sandbox(error))
+                    }
+                    Err(_) => State::Over,
+                };
             }
         })
     }
 
-    /// The shell that waits for exactly this, if there is one. Waits while it is being started.
-    pub(crate) fn take(
+    /// The shell that waits for exactly this, if there is one. Waits while it is being started, and no longer than the call.
+    ///
+    /// # Errors
+    /// Starting it took too long.
+    pub(crate) async fn take(
         &self,
         call: &CallId,
         command: &str,
         needs: CommandNeeds,
         cx: &ToolContext,
-    ) -> Option<ReadyShell> {
-        let mut all = lock(&self.planned);
-        let index = all.iter().position(|planned| planned.call == *call)?;
-        let planned = all.remove(index)?;
-        drop(all);
-        let state = std::mem::replace(&mut *lock(&planned.shell), State::Over);
+    ) -> Result<Option<ReadyShell>, ShellError> {
+        let Some(planned) = self.remove(call) else { return Ok(None) };
+        let at_once =
+            planned.shell.try_lock().ok().map(|mut state| std::mem::replace(&mut *state, State::Over));
+        let state = match at_once {
+            Some(state) => state,
+            None => {
+                let planned = planned.clone();
+                let over = move || std::mem::replace(&mut *lock(&planned.shell), State::Over);
+                apart(over, &cx.cancel).await.unwrap_or(State::Over)
+            }
+        };
         let same = planned.command == command
             && planned.needs == needs
             && planned.run == cx.run
@@ -103,9 +122,42 @@ impl ReadyShells {
             && planned.env == cx.env
             && planned.sandbox.as_ref().map(Arc::as_ptr) == cx.sandbox.as_ref().map(Arc::as_ptr);
         match state {
-            State::Ready(mut shell) => (same && shell.waits()).then_some(shell),
-            State::Planned | State::Over => None,
+            State::Ready(mut shell) => Ok((same && shell.waits()).then_some(shell)),
+            State::TimedOut(error) if same => Err(error),
+            State::Planned | State::TimedOut(_) | State::Over => Ok(None),
         }
+    }
+
+    fn remove(&self, call: &CallId) -> Option<Arc<PlannedShell>> {
+        let mut all = lock(&self.planned);
+        let index = all.iter().position(|planned| planned.call == *call)?;
+        all.remove(index)
+    }
+}
+
+/// Has the container of a command run, if it is for one, in a thread that holds nobody up. Waits no longer than the call.
+///
+/// # Errors
+/// There is no container.
+pub(crate) async fn settle(
+    sandbox: Option<&Arc<Sandbox>>,
+    cancel: &CancellationToken,
+) -> Result<(), ShellError> {
+    let Some(sandbox) = sandbox.filter(|sandbox| sandbox.containers().is_some()) else { return Ok(()) };
+    let sandbox = sandbox.clone();
+    apart(move || sandbox.settle(), cancel).await.unwrap_or(Ok(())).map_err(ShellError::Sandbox)
+}
+
+/// What `work` returns, which runs in a thread of its own; `None` where the call was stopped before, and the work goes on to its end.
+async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+    cancel: &CancellationToken,
+) -> Option<T> {
+    let work = tokio::task::spawn_blocking(work);
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => None,
+        done = work => done.ok(),
     }
 }
 

@@ -18,7 +18,7 @@ use rustix::process::Pid;
 use crate::caches::{self, Cache};
 use crate::child::Launch;
 use crate::confine;
-use crate::container::{Container, ContainerCommand, Containers};
+use crate::container::{Container, ContainerCommand, ContainerError, Containers};
 use crate::helpers::Helpers;
 use crate::layers::Layers;
 use crate::namespaces::{CommandNeeds, Doors, Namespaces, Session, SessionBounds};
@@ -85,6 +85,8 @@ pub struct Sandbox {
     state: Mutex<Option<SandboxState>>,
     /// Commands that began and are not over.
     begun: Arc<AtomicUsize>,
+    /// Held by who makes a container, so that there is one; what is there already can be used meanwhile.
+    settling: Mutex<()>,
 }
 
 /// Counts a running command until it is dropped.
@@ -150,6 +152,7 @@ impl Sandbox {
             told: AtomicBool::default(),
             state: Mutex::default(),
             begun: Arc::default(),
+            settling: Mutex::default(),
         }
     }
 
@@ -342,23 +345,49 @@ impl Sandbox {
     /// # Errors
     /// There is no container for it.
     pub(crate) fn container_launch(&self, command: ContainerCommand<'_>) -> io::Result<Launch> {
-        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut started = match state.take() {
-            Some(started) => started,
-            None => self.start()?,
-        };
-        if let Confinement::Container(container) = &started.confined
-            && !container.is_alive()
-        {
-            // Somebody stopped or removed it: what ran there is gone with it.
-            started.confined = self.confine(&started.temporary, started.layers.as_ref())?;
-        }
-        let Confinement::Container(container) = &started.confined else {
+        self.settle()?;
+        let state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(Confinement::Container(container)) = state.as_ref().map(|started| &started.confined) else {
             return Err(io::Error::other("it has no container"));
         };
-        let launch = container.launch(command).map_err(io::Error::other);
-        *state = Some(started);
-        launch
+        container.launch(command).map_err(io::Error::other)
+    }
+
+    /// Has the container run, where commands run in one: makes it, or makes it again where somebody stopped or removed it. This can
+    /// take long; nothing else waits for it meanwhile.
+    ///
+    /// # Errors
+    /// There is no container. The kind is `TimedOut` where its program does not come to an end.
+    pub fn settle(&self) -> io::Result<()> {
+        let Some(containers) = &self.containers else { return Ok(()) };
+        let lock = || self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _one = self.settling.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let temporary = match lock().as_ref().map(|started| &started.confined) {
+            Some(Confinement::Container(container)) if container.is_alive() => return Ok(()),
+            Some(_) => None,
+            None => Some(Self::temporary_directory()?),
+        };
+        let container = Container::start(containers.clone()).map_err(|error| {
+            let kind = match &error {
+                ContainerError::TimedOut { .. } => io::ErrorKind::TimedOut,
+                _ => io::ErrorKind::Other,
+            };
+            io::Error::new(kind, error)
+        })?;
+        let confined = Confinement::Container(Box::new(container));
+        let mut state = lock();
+        let gone = match (state.as_mut(), temporary) {
+            // What ran there is gone with it.
+            (Some(started), _) => Some(std::mem::replace(&mut started.confined, confined)),
+            (None, temporary) => {
+                let temporary = temporary.map_or_else(Self::temporary_directory, Ok)?;
+                *state = Some(SandboxState { confined, temporary, layers: None, proxy: Mutex::default() });
+                None
+            }
+        };
+        drop(state);
+        drop(gone);
+        Ok(())
     }
 
     /// Starts a command, which waits at its gate.
@@ -425,6 +454,9 @@ impl Sandbox {
     }
 
     fn with<T>(&self, work: impl FnOnce(&SandboxState) -> io::Result<T>) -> io::Result<T> {
+        if self.made().is_none() {
+            self.settle()?;
+        }
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let started = match state.take() {
             Some(started) => started,
@@ -434,23 +466,25 @@ impl Sandbox {
     }
 
     fn start(&self) -> io::Result<SandboxState> {
-        if self.containers.is_none() {
-            self.caches.iter().for_each(|cache| cache.make(&self.write));
+        if self.containers.is_some() {
+            return Err(io::Error::other("it has no container"));
         }
-        let temporary = TemporaryDirectory::make()?;
-        Helpers::keep_from([temporary.path()]);
-        Helpers::of_this_process().settle();
-        let layers = self.layers.as_deref().filter(|_| self.containers.is_none());
-        let layers = layers.map(Layers::take).transpose()?;
+        self.caches.iter().for_each(|cache| cache.make(&self.write));
+        let temporary = Self::temporary_directory()?;
+        let layers = self.layers.as_deref().map(Layers::take).transpose()?;
         let confined = self.confine(&temporary, layers.as_ref())?;
         Ok(SandboxState { confined, temporary, layers, proxy: Mutex::default() })
     }
 
+    /// One for temporary files, in which none of our own programs is looked for.
+    fn temporary_directory() -> io::Result<TemporaryDirectory> {
+        let temporary = TemporaryDirectory::make()?;
+        Helpers::keep_from([temporary.path()]);
+        Helpers::of_this_process().settle();
+        Ok(temporary)
+    }
+
     fn confine(&self, temporary: &TemporaryDirectory, layers: Option<&Layers>) -> io::Result<Confinement> {
-        if let Some(containers) = &self.containers {
-            let container = Container::start(containers.clone()).map_err(io::Error::other)?;
-            return Ok(Confinement::Container(Box::new(container)));
-        }
         let layered = || {
             self.caches
                 .iter()

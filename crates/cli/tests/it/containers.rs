@@ -290,6 +290,54 @@ fn sandbox_without_a_workspace_has_a_folder_of_its_own() {
     assert!(told(&world).contains(&world.path("work").display().to_string()), "{}", told(&world));
 }
 
+#[test]
+fn unreadable_settings_of_a_sandbox_close_it() {
+    let world = World::new([bash("c1", "echo x > ran"), done(), bash("c2", "pwd"), done()]);
+    let backend = json!({ "mode": "all", "workspaceAccess": "rw", "backend": "podmann", "image": "any" });
+    set(&world, &backend);
+    let ran = world.run(&["--permissions", "full", "-p", "work"]).ok();
+    assert!(ran.err.contains("commands in sandboxes do not run until it is corrected"), "{}", ran.err);
+    assert!(told(&world).contains("`sandbox.backend` cannot be read"), "{}", told(&world));
+    assert!(!world.path("work/ran").exists());
+    let (code, found) = doctor(&world, None);
+    assert_eq!((code, found[0].0.as_str()), (4, "bad"), "{found:?}");
+    set(&world, &json!({ "mode": "non_main" }));
+    world.run(&["-p", "again"]).ok();
+    assert!(told(&world).contains("/.quipu/sandboxes/"), "{}", told(&world));
+    set(&world, &json!({}));
+}
+
+/// A program that never ends is waited for in a thread of its own.
+#[test]
+fn podman_that_hangs_holds_up_no_abort() {
+    let world = World::new([bash("c1", "echo x")]);
+    let programs = world.path("home/programs");
+    std::fs::create_dir(&programs).unwrap();
+    let calls = world.path("home/calls");
+    let script = format!(
+        "#!/bin/sh\necho \"$1\" >> {}\n[ \"$1\" = image ] && exec sleep 600\nexit 0\n",
+        calls.display()
+    );
+    std::fs::write(programs.join("podman"), script).unwrap();
+    set_mode(&programs.join("podman"), 0o755);
+    set(&world, &json!({ "mode": "all", "workspaceAccess": "rw", "backend": "podman", "image": "any" }));
+    let mut command = world.quipu(&["-p", "work"]);
+    command.env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
+    let running = RunningCommand::start(command);
+    let said = || std::fs::read_to_string(&calls).unwrap_or_default();
+    let patience = std::time::Instant::now();
+    while said().is_empty() {
+        assert!(patience.elapsed().as_secs() < 60);
+        std::thread::yield_now();
+    }
+    let since = std::time::Instant::now();
+    running.signal(nix::sys::signal::Signal::SIGINT);
+    running.wait().exits(130);
+    assert!(since.elapsed().as_secs() < 40, "{:?}", since.elapsed());
+    assert_eq!(said().lines().filter(|call| *call == "image").count(), 1, "{}", said());
+    set(&world, &json!({}));
+}
+
 /// A file that a sandbox of its own does not have.
 fn world_file() -> &'static str {
     "../../../../work/given.txt"

@@ -103,7 +103,8 @@ impl ContainerSettings {
         let engine = match text("sandbox.backend").as_deref() {
             Some("podman") => ContainerEngine::Podman,
             Some("docker") => ContainerEngine::Docker,
-            Some(_) | None => return None,
+            Some("namespaces") | None => return None,
+            Some(_) => ContainerEngine::Unreadable,
         };
         Some(Self {
             engine,

@@ -73,8 +73,8 @@ impl ToolSettings {
     }
 }
 
-/// What takes the place of a value that narrows tools and cannot be read: without it, tools would be offered that somebody wanted to
-/// take away.
+/// What takes the place of a value that narrows tools or confines commands and cannot be read: without it, tools would be offered that
+/// somebody wanted to take away, and commands would run where somebody wanted them not to.
 pub(super) fn closed(
     name: &str,
     value: Option<Value>,
@@ -92,6 +92,8 @@ pub(super) fn closed(
         "tools.deny" | "tools.subagents.deny" | "tools.sandbox.deny" => {
             (json!(["*"]), "no tools are offered until it is corrected")
         }
+        "sandbox.mode" => (json!("all"), "all sessions work in a sandbox until it is corrected"),
+        "sandbox.backend" => (json!(UNREADABLE), "commands in sandboxes do not run until it is corrected"),
         // What is wrong with single members is said of these.
         "tools.byProvider" | "tools.byGroup" | "tools.bySender" if value.is_none() => {
             (closed_members(), "no tools are offered by it until it is corrected")

@@ -213,6 +213,15 @@ fn wrong_values_are_told_and_the_rest_holds() {
         &["publish[0] must be the name of another", "publish[2] must be"],
     );
     check(r#""sandbox":{"network":"everything"}"#, &["sandbox.network must be ask, open or closed"]);
+    check(
+        r#""sandbox":{"mode":true,"backend":"podmann"}"#,
+        &[
+            "sandbox.mode must be off, non-main or all",
+            "sandbox.mode cannot be read: all sessions work in a sandbox",
+            "sandbox.backend must be namespaces, podman or docker",
+            "sandbox.backend cannot be read: commands in sandboxes do not run",
+        ],
+    );
     check(r#""sandbox":{"ports":[0,80]}"#, &["sandbox.ports[0] must be a port"]);
     check(r#""sandbox":{"write":["relative"]}"#, &["sandbox.write[0] must be an absolute path"]);
     check(r#""localServers":7"#, &["localServers must be an object of URLs, or false"]);

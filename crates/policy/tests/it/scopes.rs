@@ -264,6 +264,12 @@ fn warnings_name_likely_mistakes() {
     assert!(
         matches!(&warned(deny(&["bsah"]))[..], [PolicyWarning::Unknown { entry, .. }] if entry == "bsah")
     );
+    // The name of a source is none, also before it has any tool.
+    let of_sources = deny(&["mcp", "group:mcp"]);
+    let built_in: Vec<_> = tools().into_iter().filter(|tool| tool.source().is_none()).collect();
+    let found =
+        judge(&built_in, &steps(&PolicyInput { global: Some(&of_sources), ..PolicyInput::default() }));
+    assert_eq!(found.warnings, []);
     assert_eq!(warned(deny(&["*"])), [PolicyWarning::NothingLeft]);
     let both = ToolPolicy { allow: words(&["read"]), also_allow: words(&["bash"]), ..ToolPolicy::default() };
     assert!(matches!(&warned(both)[..], [PolicyWarning::AllowAndAlso { .. }]));

@@ -8,6 +8,7 @@ use quipu_protocol::{
 };
 
 use super::Compat;
+use super::test_string::disarmed_json;
 use super::wire::{
     AnyTool, Block, BodyTail, Head, ImageSource, OutputConfig, OutputFormat, Part, Role, SearchTool,
     ServerItem, ServerPart, TextSignature, ThinkingMode, Tool, WireMessage,
@@ -66,7 +67,7 @@ pub(super) fn encode(
                 AnyTool::Own(Tool {
                     name: &tool.name,
                     description: &tool.description,
-                    input_schema: tool_schema::sent(tool, dialect),
+                    input_schema: disarmed_json(tool_schema::sent(tool, dialect)),
                     cache_control: None,
                 })
             })
@@ -283,7 +284,8 @@ impl<'a> Conversation<'a> {
                     let id = self.calls.open(&call.id, wire_name(call.id.as_str()), MAX_ID);
                     let mut name = wire_name(&call.name);
                     name.truncate(MAX_NAME);
-                    content.push(Block::ToolUse { id, name, input: arguments(&call.arguments) });
+                    let input = disarmed_json(arguments(&call.arguments));
+                    content.push(Block::ToolUse { id, name, input });
                 }
                 Content::Other(block) if own => {
                     let item = self.server_item(block, &content);

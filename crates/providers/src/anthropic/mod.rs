@@ -2,6 +2,7 @@
 
 mod map;
 mod stream;
+pub(crate) mod test_string;
 mod wire;
 
 use bytes::Bytes;

@@ -5,6 +5,7 @@ use quipu_protocol::Json;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::test_string;
 use crate::cache::CacheControl;
 
 /// What stands before the messages.
@@ -49,6 +50,7 @@ pub(super) struct SearchTool {
 #[derive(Serialize)]
 pub(super) struct Tool<'a> {
     pub(super) name: &'a str,
+    #[serde(serialize_with = "test_string::write")]
     pub(super) description: &'a str,
     pub(super) input_schema: Json,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,6 +98,7 @@ pub(super) enum Role {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Block<'a> {
     Text {
+        #[serde(serialize_with = "test_string::write")]
         text: &'a str,
         /// Where it comes from, as the server has it.
         #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -14,6 +14,7 @@ use super::wire::{
     Block, BodyTail, Head, Image, ImageBytes, InputSchema, Reasoning, ReasoningText, Role, Status, Tool,
     ToolConfig, ToolResult, ToolSpec, ToolUse, WireMessage,
 };
+use crate::anthropic::test_string::disarmed_json;
 use crate::body::{Body, BodyBuilder, Memory};
 use crate::openai::compat::Compat;
 use crate::prepare::{
@@ -62,7 +63,7 @@ pub(super) fn encode(
             .tools
             .iter()
             .map(|tool| {
-                let schema = tool_schema::sent(tool, dialect);
+                let schema = disarmed_json(tool_schema::sent(tool, dialect));
                 spec(&tool.name, &tool.description, schema)
             })
             .collect();
@@ -255,7 +256,7 @@ impl<'a> Conversation<'a> {
                     let tool_use_id = self.calls.open(&call.id, wire_name(call.id.as_str()), MAX_ID);
                     let mut name = wire_name(&call.name);
                     name.truncate(MAX_NAME);
-                    let input = with_full_names(arguments(&call.arguments));
+                    let input = disarmed_json(with_full_names(arguments(&call.arguments)));
                     content.push(Block::ToolUse(ToolUse { tool_use_id, name, input }));
                 }
                 Content::Image(_) | Content::Other(_) => {}

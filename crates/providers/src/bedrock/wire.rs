@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::traits::CachePoint;
+use crate::anthropic::test_string;
 
 /// What stands before the messages.
 #[derive(Serialize)]
@@ -44,7 +45,7 @@ pub(super) struct Tool<'a> {
 pub(super) struct ToolSpec<'a> {
     pub(super) name: &'a str,
     /// One that is empty is refused.
-    #[serde(skip_serializing_if = "str::is_empty")]
+    #[serde(skip_serializing_if = "str::is_empty", serialize_with = "test_string::write")]
     pub(super) description: &'a str,
     pub(super) input_schema: InputSchema,
 }
@@ -70,7 +71,7 @@ pub(super) enum Role {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Block<'a> {
-    Text(&'a str),
+    Text(#[serde(serialize_with = "test_string::write")] &'a str),
     Image(Image<'a>),
     ToolUse(ToolUse),
     ToolResult(ToolResult<'a>),

@@ -135,6 +135,10 @@ impl Cleaner<'_> {
             _ => {}
         }
         self.union(members, &mut out, level);
+        if out.contains_key("anyOf") {
+            // Parts of it may bring one each. The type is that of the alternatives.
+            out.shift_remove("type");
+        }
         if let Some(Value::Object(own)) = out.get("properties") {
             let required = members.get("required").and_then(Value::as_array).into_iter().flatten();
             let required: Vec<Value> = required
@@ -170,11 +174,7 @@ impl Cleaner<'_> {
         match <[Value; 1]>::try_from(cleaned) {
             Ok([Value::Object(alone)]) => merge(out, alone),
             Ok(_) => {}
-            Err(cleaned) => {
-                // The type is that of the alternatives.
-                out.shift_remove("type");
-                out.insert("anyOf".into(), Value::Array(cleaned));
-            }
+            Err(cleaned) => drop(out.insert("anyOf".into(), Value::Array(cleaned))),
         }
     }
 

@@ -158,6 +158,19 @@ fn constants_and_nothing_are_said_otherwise() {
 }
 
 #[test]
+fn type_beside_alternatives_of_parts_goes() {
+    let parts = json!([{ "anyOf": [{ "enum": ["a"] }, {}] }, { "type": "array", "items": {} }]);
+    let expected = json!({ "items": {}, "anyOf": [{ "enum": ["a"] }, {}] });
+    for part in [
+        json!({ "allOf": parts }),
+        json!({ "type": "string", "oneOf": [{ "anyOf": [{ "enum": ["a"] }, {}], "items": {} }] }),
+    ] {
+        let whole = |part| json!({ "type": "object", "properties": { "p": part } });
+        check(SchemaDialect::Subset, whole(part), whole(expected.clone()));
+    }
+}
+
+#[test]
 fn references_are_replaced_and_cycles_end() {
     check(
         SchemaDialect::Subset,

@@ -72,6 +72,8 @@ mod settings;
 #[cfg(test)]
 mod subscription;
 #[cfg(test)]
+mod test_string;
+#[cfg(test)]
 mod wires;
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub enum ContainerEngine {
     Podman,
     /// Docker.
     Docker,
+    /// None: it is not known which one was meant, so that nothing runs.
+    Unreadable,
 }
 
 impl ContainerEngine {
@@ -36,6 +38,7 @@ impl ContainerEngine {
         match self {
             Self::Podman => "podman",
             Self::Docker => "docker",
+            Self::Unreadable => "(none)",
         }
     }
 }
@@ -47,7 +50,7 @@ pub(super) struct EngineProgram {
     pub(super) program: PathBuf,
     helpers: Arc<Helpers>,
     /// How long one call may take.
-    patience: Duration,
+    pub(super) patience: Duration,
 }
 
 /// How a call ended, and what was said.
@@ -68,6 +71,9 @@ impl EngineProgram {
         engine: ContainerEngine,
         patience: Duration,
     ) -> Result<Self, ContainerError> {
+        if engine == ContainerEngine::Unreadable {
+            return Err(ContainerError::Unreadable);
+        }
         let name = engine.program();
         let program = helpers.find(name).ok_or(ContainerError::NoProgram { program: name })?;
         Ok(Self { engine, program, helpers, patience })

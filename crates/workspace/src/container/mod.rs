@@ -51,6 +51,8 @@ const OPEN_GATE: &str = r#"read -r QUIPU_GATE || exit 125
 unset QUIPU_GATE
 if command -v bash >/dev/null 2>&1; then exec bash -c "$0"; fi
 exec sh -c "$0""#;
+/// How long the end of a session waits for its container to stop.
+const ENDING: Duration = Duration::from_secs(10);
 /// Limits of open files and of processes at most. Podman asks for more by itself, which a system refuses where it may not raise limits;
 /// and it lowers its own limit of processes to this.
 const FILES: u64 = 1_048_576;
@@ -139,6 +141,9 @@ pub enum ContainerError {
         /// Its name.
         program: &'static str,
     },
+    /// Nobody knows which program was meant.
+    #[error("`sandbox.backend` cannot be read; correct it")]
+    Unreadable,
     /// No image is named.
     #[error("`sandbox.image` names no image")]
     Unnamed,
@@ -322,6 +327,7 @@ impl Containers {
                     add(format!("--runtime={runtime}"));
                 }
             }
+            ContainerEngine::Unreadable => return Err(ContainerError::Unreadable),
         }
         // More than this process has would be refused where it may not raise its own limits.
         let limit = |resource| rustix::process::getrlimit(resource).maximum;
@@ -531,6 +537,8 @@ impl Drop for Container {
         };
         let words: Vec<String> =
             words.iter().map(|word| (*word).to_owned()).chain([self.name.clone()]).collect();
+        // Whoever ends waits for it.
+        self.program.patience = self.program.patience.min(ENDING);
         let done = self.program.call(&words);
         if self.settings.end == ContainerEnd::Removed && done.is_ok_and(|said| said.succeeded) {
             drop(fs::remove_file(lock_path(&self.settings.state, &self.name)));
