@@ -23,18 +23,18 @@ const NAMES: [&str; 5] = ["label", "displayName", "subject", "groupChannel", "sp
 static LAST: Mutex<Option<SessionIndex>> = Mutex::new(None);
 
 /// The key of a session, and its name when it has one.
-type Called = (String, Option<String>);
+type SessionName = (String, Option<String>);
 
 /// What a file says.
 struct SessionIndex {
     path: PathBuf,
     stamp: Stamp,
-    sessions: HashMap<SessionId, Called>,
+    sessions: HashMap<SessionId, SessionName>,
 }
 
 /// The key of a session in `sessions.json` beside its file, and its name when it has one; `None` where that does not tell. An
 /// error is told in words.
-pub(super) fn called(path: &Path, session: &SessionId) -> Result<Option<Called>, String> {
+pub(super) fn called(path: &Path, session: &SessionId) -> Result<Option<SessionName>, String> {
     let Some(dir) = path.parent() else { return Ok(None) };
     let index = dir.join("sessions.json");
     let data = match fs::metadata(&index) {
@@ -73,7 +73,7 @@ fn is_inside(dir: &Path, file: &Path) -> io::Result<bool> {
 }
 
 /// All that a file says; of two rows about a session the first counts.
-fn sessions_of(bytes: &[u8]) -> Result<HashMap<SessionId, Called>, String> {
+fn sessions_of(bytes: &[u8]) -> Result<HashMap<SessionId, SessionName>, String> {
     let text = String::from_utf8_lossy(bytes);
     let mut sessions = HashMap::new();
     // The program leaves an empty one where a disk was full.

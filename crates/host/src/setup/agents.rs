@@ -153,7 +153,7 @@ pub(crate) fn agents_of(home: &Home) -> (Map<String, Value>, bool) {
 
 /// What becomes of an agent when members of another one are added to it.
 pub(crate) struct AgentMerge {
-    /// The agent.
+    /// What it says afterwards.
     pub(crate) agent: Map<String, Value>,
     /// What it did not have.
     pub(crate) added: Map<String, Value>,

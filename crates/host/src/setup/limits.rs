@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::policies::Taken;
+use super::policies::TakenMembers;
 use crate::settings::check_setting;
 
 /// The setting that says it by channel.
@@ -15,8 +15,8 @@ const KINDS: [(&str, &str); 2] = [("historyLimit", "group"), ("dmHistoryLimit", 
 const PEOPLE: &str = "dms";
 
 /// Limits of the channels, by their names.
-pub(super) fn of_channels(key: &str, channels: &Value) -> Taken {
-    let mut taken = Taken::default();
+pub(super) fn of_channels(key: &str, channels: &Value) -> TakenMembers {
+    let mut taken = TakenMembers::default();
     for (channel, settings) in channels.as_object().into_iter().flatten() {
         let at = format!("{key}.{channel}");
         let mut ours = Map::new();
@@ -49,7 +49,7 @@ pub(super) fn of_channels(key: &str, channels: &Value) -> Taken {
 }
 
 /// Limits of single people of a channel, by their ids in small letters, as keys of conversations have them.
-fn people(at: &str, settings: &Value, taken: &mut Taken) -> BTreeMap<String, Value> {
+fn people(at: &str, settings: &Value, taken: &mut TakenMembers) -> BTreeMap<String, Value> {
     let mut people = BTreeMap::new();
     let Some(theirs) = settings.get(PEOPLE) else { return people };
     let Some(members) = theirs.as_object() else {
@@ -81,7 +81,7 @@ fn people(at: &str, settings: &Value, taken: &mut Taken) -> BTreeMap<String, Val
 }
 
 /// The members of a channel, if they can be set.
-fn fitting(key: &str, members: &Value, taken: &mut Taken) -> Option<Map<String, Value>> {
+fn fitting(key: &str, members: &Value, taken: &mut TakenMembers) -> Option<Map<String, Value>> {
     let Value::Object(of_channel) = members else { return None };
     match check_setting(HISTORY, &json!({ "channel": members }).to_string()) {
         Ok(_) => Some(of_channel.clone()),
@@ -113,7 +113,7 @@ mod tests {
             "quiet": {},
             "modelByChannel": "x",
         });
-        let Taken { members, left } = of_channels("channels", &channels);
+        let TakenMembers { members, left } = of_channels("channels", &channels);
         let expect = json!({
             "Telegram": { "group": 20, "direct": 0, "people": { "7": 5, "ann": 7 } },
         });
@@ -140,7 +140,7 @@ mod tests {
     fn crowd_of_people_is_left_with_the_rest_taken() {
         let crowd: Map<String, Value> =
             (0..2_000).map(|at| (at.to_string(), json!({ "historyLimit": 1 }))).collect();
-        let Taken { members, left } =
+        let TakenMembers { members, left } =
             of_channels("channels", &json!({ "irc": { "historyLimit": 4, "dms": crowd } }));
         assert_eq!(Value::Object(members), json!({ "irc": { "group": 4 } }));
         assert_eq!((left.len(), left[0].0.as_str()), (1, "channels.irc.dms"));

@@ -557,7 +557,7 @@ impl SetupImport<'_> {
         file: &Path,
         entry: &Entry,
         ours: &str,
-        taken: policies::Taken,
+        taken: policies::TakenMembers,
     ) -> Result<(), Failure> {
         for (name, why) in taken.left {
             self.report(file, entry.line_of(&name), &name, SetupOutcome::Left(why));
