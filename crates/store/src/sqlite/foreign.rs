@@ -340,7 +340,7 @@ fn unchanging(path: &Path) -> String {
     for byte in path.as_os_str().as_bytes() {
         match byte {
             b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => {
-                name.push(char::from(*byte))
+                name.push(char::from(*byte));
             }
             _ => name.push_str(&format!("%{byte:02X}")),
         }
