@@ -4,6 +4,7 @@
 //! session that was reset or deleted stays beside the others under another name, with the reason and the time at its end.
 
 mod export;
+mod index;
 mod outline;
 mod read;
 pub mod state;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use quipu_protocol::{Content, Entry, Json, Message, SessionId, UnixMs};
 use quipu_seal::Sealer;
 
+use super::index::called;
 use super::outline::session_of;
 use super::put_aside;
 use crate::ProblemKind;
@@ -16,12 +17,6 @@ use crate::intake::{
 use crate::json::{Members, time_of};
 use crate::lineages::session_id;
 use crate::pi::{Header, Line, Parent, made_id, migrated};
-
-/// Bytes of `sessions.json` at most; of a longer one no names are taken.
-const INDEX_LIMIT: u64 = 64 << 20;
-
-/// Members of a row of `sessions.json` that name a session, the best first.
-const NAMES: [&str; 5] = ["label", "displayName", "subject", "groupChannel", "space"];
 
 pub(super) fn read(
     lines: &mut SealedLines,
@@ -192,43 +187,4 @@ impl Reader {
 fn agent_of(path: &Path) -> Option<&str> {
     let sessions = path.parent().filter(|dir| dir.file_name().is_some_and(|name| name == "sessions"))?;
     sessions.parent()?.file_name()?.to_str()
-}
-
-/// The key of a session in `sessions.json` beside it, and its name when it has one; `None` where that does not tell. An error
-/// is told in words.
-fn called(path: &Path, session: &SessionId) -> Result<Option<(String, Option<String>)>, String> {
-    let Some(dir) = path.parent() else { return Ok(None) };
-    let index = dir.join("sessions.json");
-    let bytes = match std::fs::metadata(&index) {
-        Ok(data) if !data.is_file() => return Ok(None),
-        Ok(data) if data.len() > INDEX_LIMIT => {
-            return Err(format!("{} bytes; the limit is {INDEX_LIMIT}", data.len()));
-        }
-        Ok(_) => std::fs::read(&index).map_err(|error| error.to_string())?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
-    };
-    let text = String::from_utf8_lossy(&bytes);
-    // The program leaves an empty one where a disk was full.
-    if text.trim_ascii().is_empty() {
-        return Ok(None);
-    }
-    let rows = Members::of(text.trim_ascii()).ok_or("it is not a JSON object")?;
-    for (key, row) in &rows.0 {
-        let Some(row) = Members::of(row) else { continue };
-        let id = row.string("sessionId").unwrap_or_default();
-        let file = row.string("sessionFile").unwrap_or_default();
-        let of_file = file.rsplit(['/', '\\']).next().and_then(|name| name.strip_suffix(".jsonl"));
-        if session_id(of_file.unwrap_or(&id)) != *session {
-            continue;
-        }
-        let text = |members: &Members<'_>, name: &str| {
-            members.string(name).map(std::borrow::Cow::into_owned).filter(|text| !text.trim().is_empty())
-        };
-        let origin = row.get("origin").and_then(Members::of);
-        let name = NAMES.iter().find_map(|name| text(&row, name));
-        let name = name.or_else(|| text(&origin?, "label"));
-        return Ok(Some((key.to_string(), name)));
-    }
-    Ok(None)
 }

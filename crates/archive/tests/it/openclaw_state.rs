@@ -279,6 +279,8 @@ fn databases_of_a_state_give_the_same_as_files() {
     agent.cold("file", None);
     // What stands in the logs beside them counts.
     let before: Vec<_> = std::fs::read(&database).unwrap();
+    let beside = |end: &str| std::fs::read(format!("{}{end}", database.display())).ok();
+    let (log, memory) = (beside("-wal"), beside("-shm"));
 
     let state = StateDirectory::read(dir).unwrap();
     assert_eq!(
@@ -323,6 +325,12 @@ fn databases_of_a_state_give_the_same_as_files() {
     drop(state);
     assert!(!paths[0].exists(), "what was written is gone");
     assert_eq!(std::fs::read(&database).unwrap(), before);
+    assert!(log.is_some() && (beside("-wal"), beside("-shm")) == (log, memory));
+    // Once their program is closed there are no logs, and none are made.
+    drop((shared, agent));
+    let main = &StateDirectory::read(dir).unwrap().agents[0];
+    assert!(main.profiles.is_some() && main.transcripts.len() == 3);
+    assert_eq!((beside("-wal"), beside("-shm")), (None, None));
 }
 
 #[test]

@@ -356,3 +356,145 @@ fn huge_settings_leave_our_files_readable() {
     world.run(&["mcp", "remove", "s0"]).ok();
     world.run(&["mcp", "add", "more", "--", "x"]).ok();
 }
+
+#[test]
+fn limits_of_turns_by_channel_and_person_are_taken_over() {
+    let world = World::new([]);
+    let theirs = r#"{
+  channels: {
+    telegram: {
+      botToken: "123:secret",
+      historyLimit: 20,
+      dmHistoryLimit: 0,
+      dms: { "7": { historyLimit: 5 }, "8": { historyLimit: "many" } },
+      accounts: { work: { historyLimit: 3 } },
+    },
+    slack: { historyLimit: -1 },
+  },
+}"#;
+    put(&world, "home/.openclaw/openclaw.json", theirs);
+    let import = |more: &[&str]| {
+        world.run(&[&["import", "--settings", "openclaw", "--json"], more].concat()).ok().json_lines()
+    };
+    let planned = import(&["--dry-run"]);
+    assert_eq!(ours(&world, "settings.json")["session"], Value::Null);
+    let rows = import(&[]);
+    assert_eq!(rows, planned);
+    assert_eq!(
+        ours(&world, "settings.json")["session"],
+        json!({ "history": { "byChannel": { "telegram": { "group": 20, "direct": 0, "people": { "7": 5 } } } } })
+    );
+    let line = |part: &str| 1 + theirs.lines().position(|line| line.contains(part)).unwrap() as u64;
+    let left: Vec<(String, u64)> = rows
+        .iter()
+        .filter(|row| row["outcome"] == "left")
+        .map(|row| (row["key"].as_str().unwrap().to_owned(), row["line"].as_u64().unwrap()))
+        .collect();
+    let at = |key: &str, part: &str| (key.to_owned(), line(part));
+    assert_eq!(
+        left,
+        [
+            at("channels.telegram", "telegram"),
+            at("channels.slack", "slack"),
+            at("channels.telegram.dms.8.historyLimit", "dms"),
+            at("channels.telegram.accounts.work.historyLimit", "accounts"),
+            at("channels.slack.historyLimit", "slack"),
+        ]
+    );
+    assert!(rows.iter().all(|row| !row.to_string().contains("secret")), "{rows:?}");
+    // It holds, and a second time nothing changes.
+    let config = world.run(&["config", "--json"]).ok().text();
+    assert!(!config.contains("is ignored"), "{config}");
+    assert!(import(&[]).iter().all(|row| row["outcome"] != "set"));
+
+    // What the user has set stays.
+    let world = World::new([]);
+    world.run(&["config", "set", "session.history.byChannel", r#"{"irc": {"group": 2}}"#]).ok();
+    put(&world, "home/.openclaw/openclaw.json", theirs);
+    let told = world.run(&["import", "--settings", "openclaw"]).ok().text();
+    assert!(told.contains("session.history.byChannel stays as you set it"), "{told}");
+    assert_eq!(
+        ours(&world, "settings.json")["session"]["history"]["byChannel"],
+        json!({ "irc": { "group": 2 } })
+    );
+}
+
+#[test]
+fn idle_minutes_alone_are_taken_whole_or_not() {
+    let imported = |theirs: &str, set: &[[&str; 2]]| {
+        let world = World::new([]);
+        for [name, value] in set {
+            world.run(&["config", "set", name, value]).ok();
+        }
+        put(&world, "home/.openclaw/openclaw.json", &format!("{{ session: {theirs} }}"));
+        let planned =
+            world.run(&["import", "--settings", "openclaw", "--json", "--dry-run"]).ok().json_lines();
+        let rows = world.run(&["import", "--settings", "openclaw", "--json"]).ok().json_lines();
+        assert_eq!(rows, planned, "{theirs}");
+        let outcomes: Vec<String> =
+            rows.iter().map(|row| row["outcome"].as_str().unwrap().to_owned()).collect();
+        (ours(&world, "settings.json")["session"]["reset"].clone(), outcomes)
+    };
+    let idle = json!({ "mode": "idle", "idleMinutes": 120 });
+    assert_eq!(imported("{ idleMinutes: 120 }", &[]), (idle.clone(), vec!["set".into(), "set".into()]));
+    let minutes = [["session.reset.idleMinutes", "120"]];
+    assert_eq!(imported("{ idleMinutes: 120 }", &minutes), (idle, vec!["same".into(), "set".into()]));
+    // One of the two that is set here keeps the other one from being set.
+    let daily = [["session.reset.mode", "daily"]];
+    assert_eq!(imported("{ idleMinutes: 120 }", &daily), (json!({ "mode": "daily" }), vec!["kept".into()]));
+    for bad in ["0", "-3", "\"x\"", "6000000", "null", "[7]"] {
+        let theirs = format!("{{ idleMinutes: {bad} }}");
+        assert_eq!(imported(&theirs, &[]), (Value::Null, vec!["left".into()]), "{bad}");
+    }
+    // It says less than what stands beside it.
+    let (reset, outcomes) = imported("{ idleMinutes: 120, reset: { atHour: 5 } }", &[]);
+    assert_eq!((reset, outcomes[0].as_str()), (json!({ "mode": "daily", "atHour": 5 }), "left"));
+    let (reset, _) = imported("{ idleMinutes: 120, resetByType: { dm: { idleMinutes: 9 } } }", &[]);
+    // Minutes alone are the mode `idle` here; there they stand beside a day.
+    assert_eq!(reset, json!({ "byKind": { "direct": { "mode": "daily", "idleMinutes": 9 } } }));
+    let (reset, _) =
+        imported("{ reset: { mode: \"idle\" }, resetByChannel: { irc: { idleMinutes: 9 } } }", &[]);
+    assert_eq!(
+        reset,
+        json!({ "mode": "idle", "byChannel": { "irc": { "mode": "idle", "idleMinutes": 9 } } })
+    );
+}
+
+#[test]
+fn agent_that_cannot_be_taken_whole_costs_no_other_one() {
+    let world = World::new([]);
+    let theirs = r#"{ agents: { list: [
+        { id: "Ops", model: { primary: "testing/test-1", fallbacks: ["testing/other"] }, compaction: { mode: "safeguard" },
+          heartbeat: { every: "10m" } },
+        { id: "My Agent!", model: "testing/test-1" },
+        { id: "rel", workspace: "work", model: "testing/test-1" },
+        { id: "shut", tools: { allow: "everything" } },
+        { id: "ops", model: "testing/other" },
+        "x",
+    ] } }"#;
+    put(&world, "home/.openclaw/openclaw.json", theirs);
+    let rows = world.run(&["import", "--settings", "openclaw", "--json"]).ok().json_lines();
+    assert_eq!(
+        ours(&world, "settings.json")["agents"]["byId"],
+        json!({
+            "ops": { "model": "testing/test-1" },
+            "rel": { "model": "testing/test-1" },
+            "shut": { "tools": { "deny": ["*"] } },
+        })
+    );
+    let left: Vec<&str> =
+        rows.iter().filter(|row| row["outcome"] == "left").map(|row| row["key"].as_str().unwrap()).collect();
+    assert_eq!(
+        left,
+        [
+            "agents.list[0].model.fallbacks",
+            "agents.list[0].compaction",
+            "agents.list[0].heartbeat",
+            "agents.list[1].id",
+            "agents.list[2].workspace",
+            "agents.list[3].tools",
+            "agents.list[4].id",
+            "agents.list[5]",
+        ]
+    );
+}

@@ -487,3 +487,114 @@ fn state_in_databases_is_taken_over_like_files() {
         .find("version 24 of its form; versions 23 are supported")
         .unwrap();
 }
+
+#[test]
+fn policies_of_agents_come_with_them_and_go_back() {
+    let world = World::new([]);
+    let dir = state(&world);
+    let (work, ops) = (world.path("work"), world.path("ops"));
+    let list = json!([
+        { "id": "main", "workspace": work, "tools": { "profile": "coding", "deny": ["browser"], "exec": { "ask": "always" },
+            "toolsBySender": { "id:7": { "deny": ["edit"] } }, "sandbox": { "tools": { "deny": ["read"] } } } },
+        { "id": "ops", "workspace": ops, "tools": "all" },
+    ]);
+    put(&dir, "openclaw.json", json!({ "agents": { "list": list } }).to_string());
+    let lines = world.run(&["import", "--state", "openclaw", "--json"]).ok().json_lines();
+    assert!(
+        texts(&lines, "agent", "ops tools").iter().any(|text| text.contains("it gets no tools here")),
+        "{lines:?}"
+    );
+    let agents = world.run(&["config", "get", "agents.byId"]).ok().json();
+    let policy = json!({ "profile": "coding", "deny": ["browser"], "bySender": { "id:7": { "deny": ["edit"] } },
+        "sandbox": { "deny": ["read"] } });
+    assert_eq!((&agents["main"]["tools"], &agents["ops"]["tools"]), (&policy, &json!({ "deny": ["*"] })));
+    // In the other order it is the same.
+    let settings = World::new([]);
+    put(&settings.path("home/.openclaw"), "openclaw.json", json!({ "agents": { "list": list } }).to_string());
+    settings.run(&["import", "--settings", "openclaw"]).ok();
+    let before = settings.run(&["config", "get", "agents.byId"]).ok().json();
+    let again = settings.run(&["import", "--state", "openclaw", "--json"]).ok().json_lines();
+    assert!(outcomes(&again).contains(&"same agent main".to_owned()), "{again:?}");
+    assert_eq!(settings.run(&["config", "get", "agents.byId"]).ok().json(), before);
+    assert_eq!(before["main"], agents["main"]);
+
+    let out = world.path("out");
+    let out = out.to_str().unwrap();
+    world
+        .run(&["config", "set", "agents.byId", &{
+            let mut agents = agents.clone();
+            agents["main"]["budget"] = json!({ "daily": 1 });
+            agents.to_string()
+        }])
+        .ok();
+    let lines = world.run(&["export", "--state", "openclaw", "-o", out, "--json"]).ok().json_lines();
+    assert_eq!(texts(&lines, "agent", "main"), ["agents.list", "its budget is not written"]);
+    let written = contents(Path::new(out));
+    let of = |name: &str| &written.iter().find(|(found, _)| found == name).unwrap().1;
+    let config = of("openclaw.json");
+    let mut theirs = list[0]["tools"].clone();
+    assert_eq!(config["agents"]["list"][0]["tools"], theirs);
+    assert_eq!(config["tools"]["exec"], json!({ "security": "allowlist", "ask": "on-miss" }));
+    theirs["deny"] = json!(["*"]);
+    assert_eq!(config["agents"]["list"][1]["tools"]["deny"], theirs["deny"]);
+    let other = World::new([]);
+    let again = other.run(&["import", "--state", "openclaw", out, "--json"]).ok().json_lines();
+    assert!(outcomes(&again).iter().all(|line| !line.starts_with("left")), "{again:?}");
+    assert_eq!(other.run(&["config", "get", "agents.byId"]).ok().json(), agents);
+}
+
+#[test]
+fn members_of_an_agent_that_are_set_stay_and_others_are_added() {
+    let world = World::new([]);
+    state(&world);
+    world
+        .run(&["config", "set", "agents.byId", r#"{"ops": {"model": "test/mine", "budget": {"daily": 2}}}"#])
+        .ok();
+    let lines = world.run(&["import", "--state", "openclaw", "--json"]).ok().json_lines();
+    assert_eq!(
+        texts(&lines, "agent", "ops"),
+        ["agents.byId.ops.workspace", "agents.byId.ops.model"],
+        "{lines:?}"
+    );
+    let agents = world.run(&["config", "get", "agents.byId"]).ok().json();
+    assert_eq!(
+        agents["ops"],
+        json!({ "model": "test/mine", "budget": { "daily": 2 }, "workspace": world.path("ops") })
+    );
+    // One that cannot be read keeps the others as they are.
+    let world = World::new([]);
+    state(&world);
+    let broken = json!({ "agents": { "byId": { "No One": {}, "main": { "model": "m" } } } });
+    std::fs::write(world.path("home/.quipu/settings.json"), broken.to_string()).unwrap();
+    let lines = world.run(&["import", "--state", "openclaw", "--json"]).ok().json_lines();
+    assert!(texts(&lines, "agent", "main")[0].contains("cannot be read"), "{lines:?}");
+    let text = std::fs::read_to_string(world.path("home/.quipu/settings.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["agents"], broken["agents"]);
+}
+
+#[test]
+fn agents_of_one_directory_are_told_that_rules_are_shared() {
+    let world = World::new([]);
+    let dir = state(&world);
+    let work = world.path("work");
+    let list = json!([{ "id": "main", "workspace": work }, { "id": "ops", "workspace": work }]);
+    put(&dir, "openclaw.json", json!({ "agents": { "list": list } }).to_string());
+    let lines = world.run(&["import", "--state", "openclaw", "--json"]).ok().json_lines();
+    let notes: Vec<_> =
+        lines.iter().filter(|line| line["outcome"] == "note" && line["part"] == "approval").collect();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[0]["text"].as_str().unwrap().contains("count for `ops` as well"), "{notes:?}");
+    let out = world.path("out");
+    let lines = world
+        .run(&["export", "--state", "openclaw", "-o", out.to_str().unwrap(), "--json"])
+        .ok()
+        .json_lines();
+    let written = contents(&out);
+    let of = |name: &str| &written.iter().find(|(found, _)| found == name).unwrap().1;
+    let agents = &of("exec-approvals.json")["agents"];
+    assert_eq!((&agents["main"]["security"], &agents["ops"]["security"]), (&json!("deny"), &json!("deny")));
+    assert!(
+        texts(&lines, "job", "openclaw/j1").iter().any(|text| text.contains("2 agents work")),
+        "{lines:?}"
+    );
+}

@@ -23,6 +23,18 @@ pub(super) struct Entry {
     pub(super) members: Vec<Entry>,
 }
 
+impl Entry {
+    /// The line of a member of this one, or else of what is around it.
+    pub(super) fn line_of(&self, key: &str) -> usize {
+        let around = |entry: &&Self| {
+            key.strip_prefix(entry.key.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        // The last one counts; of names with dots in them, the longer one is meant.
+        let found = self.members.iter().rev().filter(around).max_by_key(|entry| entry.key.len());
+        found.map_or(self.line, |entry| entry.line_of(key))
+    }
+}
+
 /// The members of a file.
 ///
 /// # Errors

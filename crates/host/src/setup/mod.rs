@@ -1,8 +1,10 @@
 //! Takes over the settings of other agents: a table says what of them is ours. What has no counterpart is reported with its file and line;
 //! nothing secret is copied, and what the user set already stays.
 
+mod agents;
 mod entries;
 mod json5;
+mod limits;
 mod policies;
 mod rules;
 mod servers;
@@ -15,12 +17,13 @@ use quipu::Sealer;
 use quipu_mcp::config::{SERVERS, is_server_name};
 use serde_json::{Map, Value, json};
 
+pub(crate) use agents::{AGENTS, AgentMerge, UNCHANGEABLE, agents_of, tools_of};
 use entries::Entry;
 pub(crate) use json5::plain as plain_json;
 use table::{FileForm, SetupAgent, SetupRow, agent_named, agents};
 
 use crate::mcp::FILE_BYTES;
-use crate::settings::{Key, SettingsFile, check_setting, set_setting};
+use crate::settings::{Key, SettingRow, SettingsFile, check_setting, set_setting};
 use crate::{Failure, Home, Source};
 
 /// Bytes of a file at most. One of them keeps much else.
@@ -224,7 +227,23 @@ impl SetupImport<'_> {
                 }
                 SetupRow::Rooms(name) if *name == key => {
                     let taken = policies::rooms(key, &entry.value);
-                    return self.policies(file, entry, "tools.byGroup", taken);
+                    self.policies(file, entry, "tools.byGroup", taken)?;
+                    let taken = limits::of_channels(key, &entry.value);
+                    return self.policies(file, entry, limits::HISTORY, taken);
+                }
+                SetupRow::Each { theirs, ours, words, member, all: object, word } if *theirs == key => {
+                    let of_all = all.iter().rfind(|entry| entry.key == *object);
+                    let of_all = of_all.and_then(|entry| entry.value.get(*member)).and_then(Value::as_str);
+                    let mut value = renamed(entry.value.clone(), words);
+                    for (_, rule) in value.as_object_mut().into_iter().flatten() {
+                        if let Some(rule) = rule.as_object_mut() {
+                            rule.entry(*member).or_insert_with(|| of_all.unwrap_or(word).into());
+                        }
+                    }
+                    return self.put(file, entry, ours, &value);
+                }
+                SetupRow::Alone { key: name, beside, ours } if *name == key => {
+                    return self.alone(file, entry, all, (beside, ours));
                 }
                 SetupRow::Foreign { key: name, why } if *name == key => {
                     self.report(file, entry.line, key, SetupOutcome::Left(why.clone()));
@@ -435,7 +454,7 @@ impl SetupImport<'_> {
     }
 
     fn store(&self, ours: String, value: &Value) -> Result<SetupOutcome, Failure> {
-        let words = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let words = words_of(value);
         if self.dry_run {
             return Ok(match check_setting(&ours, &words) {
                 Ok(_) => SetupOutcome::Set { ours, value: value.clone() },
@@ -491,57 +510,57 @@ impl SetupImport<'_> {
         Ok(())
     }
 
-    /// A list of agents, into ours, unless the user has set them.
-    fn agents(&mut self, file: &Path, entry: &Entry) -> Result<(), Failure> {
-        let mut ours = Map::new();
-        for (at, theirs) in entry.value.as_array().into_iter().flatten().enumerate() {
-            let key = format!("{}[{at}]", entry.key);
-            let Some(id) = theirs["id"].as_str() else {
-                self.report(file, entry.line, &key, SetupOutcome::Left("it has no id".to_owned()));
-                continue;
-            };
-            let mut agent = Map::new();
-            for (member, value) in theirs.as_object().into_iter().flatten() {
-                let value = match member.as_str() {
-                    "id" => continue,
-                    "model" if value.is_object() => value["primary"].clone(),
-                    "model" | "workspace" => value.clone(),
-                    "tools" => {
-                        let taken = policies::agent(&format!("{key}.tools"), value);
-                        for (name, why) in taken.left {
-                            self.report(file, entry.line, &name, SetupOutcome::Left(why));
-                        }
-                        if taken.members.is_empty() {
-                            continue;
-                        }
-                        Value::Object(taken.members)
-                    }
-                    _ => {
-                        let why = "there is no such setting here".to_owned();
-                        self.report(file, entry.line, &format!("{key}.{member}"), SetupOutcome::Left(why));
-                        continue;
-                    }
-                };
-                agent.insert(member.clone(), value);
-            }
-            ours.insert(id.to_lowercase(), Value::Object(agent));
-        }
-        if ours.is_empty() {
+    /// What counts only where others are not there, and stands for several settings. All of them are set, or none.
+    fn alone(
+        &mut self,
+        file: &Path,
+        entry: &Entry,
+        all: &[Entry],
+        (beside, ours): (&[&str], &[(&str, Option<&str>)]),
+    ) -> Result<(), Failure> {
+        if let Some(other) = beside.iter().find(|other| all.iter().any(|entry| entry.key == **other)) {
+            let why = format!("it is taken only where there is no {other}");
+            self.report(file, entry.line, &entry.key, SetupOutcome::Left(why));
             return Ok(());
         }
-        self.put(file, entry, "agents.byId", &Value::Object(ours))
+        let config = self.home.config();
+        let mut values = Vec::new();
+        for (ours, word) in ours {
+            let value = word.map_or_else(|| entry.value.clone(), Value::from);
+            let known = Key::named(ours).map(|key| config.row(key));
+            let is_kept = |row: &SettingRow<'_>| matches!(row.source, Source::User(_)) && row.value != value;
+            // No number of theirs is 0: that is none here.
+            let why = match check_setting(ours, &words_of(&value)) {
+                _ if value == 0 => Some(format!("{ours} would be no limit")),
+                Ok(_) => None,
+                Err(why) => Some(why),
+            };
+            let outcome = match why {
+                Some(why) => Some(SetupOutcome::Left(why)),
+                None => known.filter(is_kept).map(|_| SetupOutcome::Kept { ours: (*ours).to_owned() }),
+            };
+            if let Some(outcome) = outcome {
+                self.report(file, entry.line, &entry.key, outcome);
+                return Ok(());
+            }
+            values.push((ours, value));
+        }
+        for (ours, value) in values {
+            self.put(file, entry, ours, &value)?;
+        }
+        Ok(())
     }
 
-    /// Policies of tools in our form, unless the user has set them; and what is not taken.
+    /// What is ours of an object, unless the user has set it; and what is not taken.
     fn policies(
         &mut self,
         file: &Path,
         entry: &Entry,
         ours: &str,
-        taken: policies::TakenPolicies,
+        taken: policies::TakenMembers,
     ) -> Result<(), Failure> {
         for (name, why) in taken.left {
-            self.report(file, entry.line, &name, SetupOutcome::Left(why));
+            self.report(file, entry.line_of(&name), &name, SetupOutcome::Left(why));
         }
         if taken.members.is_empty() {
             return Ok(());
@@ -646,6 +665,11 @@ impl SetupImport<'_> {
     }
 }
 
+/// A value as a command line has it.
+fn words_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 /// Whether there are rows for members of this member.
 fn has_members(agent: &SetupAgent, key: &str) -> bool {
     let is_within = |name: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
@@ -653,6 +677,7 @@ fn has_members(agent: &SetupAgent, key: &str) -> bool {
         SetupRow::Setting { theirs, .. } => is_within(theirs),
         SetupRow::Larger { first, .. } => is_within(first),
         SetupRow::Gate { flag, .. } => is_within(flag),
+        SetupRow::Each { theirs: key, .. } | SetupRow::Alone { key, .. } => is_within(key),
         SetupRow::Agents(name) | SetupRow::Servers(name) | SetupRow::Senders(name) => is_within(name),
         _ => false,
     })

@@ -9,14 +9,14 @@ const ROOMS: [&str; 2] = ["groups", "channels"];
 
 /// What of a policy is taken over.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct TakenPolicies {
+pub(super) struct TakenMembers {
     /// In our form.
     pub(super) members: Map<String, Value>,
     /// What is not, by its name, and why.
     pub(super) left: Vec<(String, String)>,
 }
 
-impl TakenPolicies {
+impl TakenMembers {
     fn leave(&mut self, key: String, why: &str) {
         self.left.push((key, why.to_owned()));
     }
@@ -25,8 +25,8 @@ impl TakenPolicies {
 const UNKNOWN: &str = "there is no such setting here";
 
 /// `tools` of an agent.
-pub(super) fn agent(key: &str, theirs: &Value) -> TakenPolicies {
-    let mut taken = TakenPolicies::default();
+pub(super) fn agent(key: &str, theirs: &Value) -> TakenMembers {
+    let mut taken = TakenMembers::default();
     for (member, value) in theirs.as_object().into_iter().flatten() {
         let at = format!("{key}.{member}");
         match member.as_str() {
@@ -66,8 +66,8 @@ pub(super) fn agent(key: &str, theirs: &Value) -> TakenPolicies {
 }
 
 /// Lists by sender. A key without a kind is an id; names are not taken, as anybody can have them.
-pub(super) fn senders(key: &str, theirs: &Value) -> TakenPolicies {
-    let mut taken = TakenPolicies::default();
+pub(super) fn senders(key: &str, theirs: &Value) -> TakenMembers {
+    let mut taken = TakenMembers::default();
     for (sender, value) in theirs.as_object().into_iter().flatten() {
         let at = format!("{key}.{sender}");
         let ours = match sender.split_once(':') {
@@ -104,8 +104,8 @@ fn lists(key: &str, theirs: &Value, left: &mut Vec<(String, String)>) -> Value {
 }
 
 /// Policies of the rooms of channels, by `channel:room`.
-pub(super) fn rooms(key: &str, channels: &Value) -> TakenPolicies {
-    let mut taken = TakenPolicies::default();
+pub(super) fn rooms(key: &str, channels: &Value) -> TakenMembers {
+    let mut taken = TakenMembers::default();
     for (channel, settings) in channels.as_object().into_iter().flatten() {
         for place in ROOMS {
             let rooms = settings.get(place).and_then(Value::as_object).into_iter().flatten();
@@ -132,7 +132,7 @@ pub(super) fn rooms(key: &str, channels: &Value) -> TakenPolicies {
     taken
 }
 
-fn room_policy(key: &str, (channel, room): (&str, &str), settings: &Value, taken: &mut TakenPolicies) {
+fn room_policy(key: &str, (channel, room): (&str, &str), settings: &Value, taken: &mut TakenMembers) {
     let mut policy = match settings.get("tools") {
         Some(tools) => lists(&format!("{key}.tools"), tools, &mut taken.left),
         None => json!({}),
@@ -165,7 +165,7 @@ mod tests {
             } },
             "discord": { "guilds": { "1": { "tools": {}, "channels": { "2": { "tools": { "deny": ["*"] } } } } } },
         });
-        let TakenPolicies { members, left } = rooms("channels", &channels);
+        let TakenMembers { members, left } = rooms("channels", &channels);
         let expect = json!({
             "discord:2": { "deny": ["*"] },
             "telegram:*": { "allow": ["read"] },
@@ -193,7 +193,7 @@ mod tests {
             "toolsBySender": { "id:7": { "deny": ["exec"] } },
             "sandbox": { "tools": { "deny": ["browser"], "alsoAllow": ["cron"] } },
         });
-        let TakenPolicies { members, left } = agent("a.tools", &theirs);
+        let TakenMembers { members, left } = agent("a.tools", &theirs);
         let expect = json!({
             "profile": "coding", "deny": ["gateway"],
             "bySender": { "id:7": { "deny": ["exec"] } }, "sandbox": { "deny": ["browser"] },

@@ -74,8 +74,23 @@ pub(super) enum SetupRow {
     Agents(&'static str),
     /// Policies of tools by sender.
     Senders(&'static str),
-    /// Channels, whose rooms can have policies of tools.
+    /// Channels, whose rooms can have policies of tools, and which can have limits of turns.
     Rooms(&'static str),
+    /// Objects by name, in which a word stands for a member that they do not have: that of an object that is for all, or else `word`.
+    Each {
+        theirs: &'static str,
+        ours: &'static str,
+        words: &'static str,
+        member: &'static str,
+        all: &'static str,
+        word: &'static str,
+    },
+    /// What counts only where others are not there: our settings, with a word for each that has not its value.
+    Alone {
+        key: &'static str,
+        beside: Vec<&'static str>,
+        ours: Vec<(&'static str, Option<&'static str>)>,
+    },
     Foreign {
         key: &'static str,
         why: String,
@@ -133,6 +148,17 @@ pub(super) fn agents() -> Vec<SetupAgent> {
             ["agents", key] => agent.rows.push(SetupRow::Agents(key)),
             ["senders", key] => agent.rows.push(SetupRow::Senders(key)),
             ["rooms", key] => agent.rows.push(SetupRow::Rooms(key)),
+            ["each", theirs, ours, words, member, all, word] => {
+                agent.rows.push(SetupRow::Each { theirs, ours, words, member, all, word });
+            }
+            ["alone", key, beside, ref ours @ ..] => {
+                let ours = ours.iter().map(|ours| match ours.split_once('=') {
+                    Some((ours, word)) => (ours, Some(word)),
+                    None => (*ours, None),
+                });
+                let (beside, ours) = (beside.split(',').collect(), ours.collect());
+                agent.rows.push(SetupRow::Alone { key, beside, ours });
+            }
             ["servers", key] => agent.rows.push(SetupRow::Servers(key)),
             ["other", key, why] => agent.rows.push(SetupRow::Foreign { key, why: spaced(why) }),
             _ => {}
@@ -172,9 +198,13 @@ mod tests {
             | SetupRow::Pair { ours, .. }
             | SetupRow::Larger { ours, .. }
             | SetupRow::Gate { ours, .. }
-            | SetupRow::Fill { ours, .. } = row
+            | SetupRow::Fill { ours, .. }
+            | SetupRow::Each { ours, .. } = row
             {
                 assert!(crate::settings::Key::named(ours).is_some(), "{ours}");
+            }
+            if let SetupRow::Alone { ours, .. } = row {
+                assert!(ours.iter().all(|(ours, _)| crate::settings::Key::named(ours).is_some()), "{ours:?}");
             }
         }
         let file = &agents[0].files[0];

@@ -6,50 +6,50 @@ use quipu_archive::openclaw::state::{MAIN, is_agent_id};
 use serde_json::{Map, Value};
 
 use super::{StateOutcome, StatePart, Takeover, TakeoverMode};
-use crate::settings::{Key, SettingsFile, set_setting};
-use crate::setup::setting_failure;
-use crate::{Failure, Source};
-
-/// Where agents stand.
-const SETTING: &str = "agents.byId";
+use crate::Failure;
+use crate::settings::{SettingsFile, set_setting};
+use crate::setup::{AGENTS, AgentMerge, UNCHANGEABLE, agents_of, setting_failure, tools_of};
 
 /// An agent as its settings have it.
 struct ConfiguredAgent {
     id: String,
     model: Option<Value>,
     workspace: Option<String>,
+    /// What narrows its tools.
+    tools: Option<Value>,
 }
 
 impl Takeover<'_> {
     pub(super) fn take_agents(&mut self) -> Result<(), Failure> {
         let agents = self.configured_agents();
         let file = self.state.config.clone().unwrap_or_else(|| self.state.dir.join("agents"));
-        let config = self.home.config();
-        let key =
-            Key::named(SETTING).ok_or_else(|| Failure::failed(format!("there is no setting {SETTING}")))?;
-        let row = config.row(key);
-        let (value, is_changeable) =
-            (row.value.clone(), matches!(row.source, Source::User(_) | Source::BuiltIn));
-        let mut ours = value.as_object().cloned().unwrap_or_default();
+        let (mut ours, is_changeable) = agents_of(self.home);
         let before = ours.clone();
-        for ConfiguredAgent { id, model, workspace } in agents {
+        for ConfiguredAgent { id, model, workspace, tools } in agents {
             let mut new = Map::new();
             new.extend(model.map(|model| ("model".to_owned(), model)));
             new.extend(workspace.clone().map(|path| ("workspace".to_owned(), path.into())));
-            let name = format!("{SETTING}.{id}");
-            let new = Value::Object(new);
-            let outcome = match ours.get(&id) {
-                Some(there) if *there == new => StateOutcome::Same(name),
-                Some(_) => StateOutcome::Kept(name),
-                None if !is_changeable => {
-                    StateOutcome::Left(format!("{SETTING} is set by a variable of the environment"))
-                }
-                None => {
-                    ours.insert(id.clone(), new);
-                    StateOutcome::Added(name)
-                }
+            new.extend(tools.map(|tools| ("tools".to_owned(), tools)));
+            let name = format!("{AGENTS}.{id}");
+            let is_new = !ours.contains_key(&id);
+            let AgentMerge { agent, added, kept } = AgentMerge::of(ours.get(&id), &new);
+            let outcomes = if !is_new && added.is_empty() && kept.is_empty() {
+                vec![StateOutcome::Same(name)]
+            } else if !is_changeable {
+                vec![StateOutcome::Left(format!("{AGENTS} {UNCHANGEABLE}"))]
+            } else {
+                ours.insert(id.clone(), Value::Object(agent));
+                let member = |member: &String| format!("{name}.{member}");
+                let mut outcomes: Vec<_> = match is_new {
+                    true => vec![StateOutcome::Added(name.clone())],
+                    false => added.keys().map(|added| StateOutcome::Added(member(added))).collect(),
+                };
+                outcomes.extend(kept.iter().map(|kept| StateOutcome::Kept(member(kept))));
+                outcomes
             };
-            self.report(StatePart::Agent, &file, &id, outcome);
+            for outcome in outcomes {
+                self.report(StatePart::Agent, &file, &id, outcome);
+            }
             // What is set here counts.
             let here = ours.get(&id).and_then(|agent| agent.get("workspace")).and_then(Value::as_str);
             let path = here.map(str::to_owned).or(workspace).and_then(|path| expanded(&path));
@@ -59,7 +59,7 @@ impl Takeover<'_> {
         }
         if ours != before && self.mode == TakeoverMode::Write {
             let text = Value::Object(ours).to_string();
-            set_setting(self.home, &SettingsFile::User, SETTING, &text).map_err(setting_failure)?;
+            set_setting(self.home, &SettingsFile::User, AGENTS, &text).map_err(setting_failure)?;
         }
         Ok(())
     }
@@ -96,13 +96,23 @@ impl Takeover<'_> {
                 model.filter(|model| model.as_str().is_some_and(|name| !name.trim().is_empty())).cloned();
             let workspace =
                 text(Some(theirs)).or_else(|| self.default_workspace(&id, id == default, text(defaults)));
-            found.push(ConfiguredAgent { id, model, workspace });
+            let tools = theirs.get("tools").cloned().and_then(|mut tools| {
+                // What it may run becomes approvals.
+                tools.as_object_mut().and_then(|tools| tools.remove("exec"));
+                let (tools, left) = tools_of(&id, "tools", &tools);
+                for (member, why) in left {
+                    let key = format!("{id} {member}");
+                    self.report(StatePart::Agent, &file, &key, StateOutcome::Left(why));
+                }
+                tools
+            });
+            found.push(ConfiguredAgent { id, model, workspace, tools });
         }
         let others: Vec<String> = self.state.agents.iter().map(|agent| agent.id.clone()).collect();
         for id in others.into_iter().filter(|id| is_agent_id(id)) {
             if found.iter().all(|agent| agent.id != id) {
                 let workspace = self.default_workspace(&id, id == default, text(defaults));
-                found.push(ConfiguredAgent { id, model: None, workspace });
+                found.push(ConfiguredAgent { id, model: None, workspace, tools: None });
             }
         }
         // A path that is relative means another directory here.

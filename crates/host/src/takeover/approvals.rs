@@ -89,6 +89,16 @@ impl Takeover<'_> {
             let lists = [EVERYONE, id.as_str()].map(|id| of(&approvals, &["agents", id, "allowlist"]));
             let patterns: Vec<Value> =
                 lists.into_iter().flatten().filter_map(|list| list.as_array().cloned()).flatten().collect();
+            let says = !patterns.is_empty() || security == Some(Security::Deny) || asked == Some(Ask::Always);
+            let others = agents.iter().filter(|(other, path)| other != id && path == workspace);
+            let others: Vec<String> = others.map(|(other, _)| format!("`{other}`")).collect();
+            if says && !others.is_empty() {
+                let why = format!(
+                    "its rules count for {} as well: the same directory is theirs",
+                    others.join(", ")
+                );
+                self.report(StatePart::Approval, &file, id, StateOutcome::Note(why));
+            }
             if security == Some(Security::Deny) {
                 if !patterns.is_empty() {
                     let why = "its allowlist is not taken, because it may run nothing".to_owned();

@@ -22,10 +22,15 @@ use super::{StateOutcome, StatePart, StateReport};
 use crate::holders::WrittenKind;
 use crate::permissions::{PermissionItem, Record};
 use crate::scheduled_job::{JobTarget, ScheduledJob, ScheduledWork};
+use crate::setup::agents_of;
 use crate::{Failure, Home};
 
 /// Jobs that are read at once.
 const PAGE: usize = 500;
+
+/// What is asked about here is asked about there: where nobody says it, everything is allowed there.
+const SECURITY: &str = "allowlist";
+const ASK: &str = "on-miss";
 
 /// Whether credentials are written, which are secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,11 +127,12 @@ pub async fn export_state(
         part: part.path().to_owned(),
         done: StateExport { transcripts: 0, conversations: 0, reports: Vec::new() },
         agents: BTreeSet::from([MAIN.to_owned()]),
+        modes: BTreeMap::new(),
         files: Vec::new(),
     };
     export.sessions(conversations).await?;
-    export.agents()?;
     export.approvals()?;
+    export.agents()?;
     export.jobs().await?;
     export.credentials(secrets)?;
     // An empty directory is replaced, any other one is not.
@@ -155,6 +161,8 @@ struct Export<'a> {
     part: PathBuf,
     done: StateExport,
     agents: BTreeSet<String>,
+    /// What agents may run, where it is less than all others may.
+    modes: BTreeMap<String, Map<String, Value>>,
     /// The transcripts, below the directory.
     files: Vec<(PathBuf, SessionId)>,
 }
@@ -251,20 +259,30 @@ impl Export<'_> {
     fn agents(&mut self) -> Result<(), StateExportError> {
         let config = self.home.config();
         self.agents.extend(config.named_agents.keys().filter(|id| is_agent_id(id)).cloned());
-        let list: Vec<Value> = self
-            .agents
-            .iter()
-            .map(|id| {
-                let mut agent = Map::from_iter([("id".to_owned(), Value::from(id.as_str()))]);
-                if let Some(named) = config.named_agents.get(id) {
-                    let members = [("model", &named.model), ("workspace", &named.workspace)];
-                    for (name, value) in members {
-                        agent.extend(value.as_ref().map(|value| (name.to_owned(), value.as_str().into())));
+        let (set, _) = agents_of(self.home);
+        let mut list = Vec::new();
+        let mut notes = Vec::new();
+        for id in &self.agents {
+            let mut agent = Map::from_iter([("id".to_owned(), Value::from(id.as_str()))]);
+            for (member, value) in set.get(id).and_then(Value::as_object).into_iter().flatten() {
+                match member.as_str() {
+                    "model" | "workspace" => drop(agent.insert(member.clone(), value.clone())),
+                    "tools" => {
+                        let (tools, left) = exported_tools(value);
+                        agent.insert(member.clone(), Value::Object(tools));
+                        notes.extend(left.into_iter().map(|left| (id.clone(), format!("tools.{left}"))));
                     }
+                    _ => notes.push((id.clone(), member.clone())),
                 }
-                Value::Object(agent)
-            })
-            .collect();
+            }
+            if let Some(modes) = self.modes.get(id) {
+                let tools = agent.entry("tools").or_insert_with(|| json!({}));
+                if let Some(tools) = tools.as_object_mut() {
+                    tools.insert("exec".to_owned(), Value::Object(modes.clone()));
+                }
+            }
+            list.push(Value::Object(agent));
+        }
         let ids: Vec<String> = self.agents.iter().cloned().collect();
         for id in ids {
             self.report(
@@ -274,20 +292,26 @@ impl Export<'_> {
                 StateOutcome::Added("agents.list".to_owned()),
             );
         }
-        self.put("openclaw.json", &json!({ "agents": { "list": list } }))
+        for (id, member) in notes {
+            let why = format!("its {member} is not written");
+            self.report(StatePart::Agent, "openclaw.json", &id, StateOutcome::Note(why));
+        }
+        // That program reads approvals in the home directory alone, wherever its state directory is: both files say it.
+        let tools = json!({ "exec": { "security": SECURITY, "ask": ASK } });
+        self.put("openclaw.json", &json!({ "agents": { "list": list }, "tools": tools }))
     }
 
     /// Where agents work, and who does.
-    fn workspaces(&self) -> BTreeMap<PathBuf, String> {
+    fn workspaces(&self) -> BTreeMap<PathBuf, Vec<String>> {
         let config = self.home.config();
-        let mut found = BTreeMap::new();
+        let mut found: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
         for (id, agent) in &config.named_agents {
             let path = agent.workspace.as_ref().and_then(|written| match written.strip_prefix('~') {
                 Some(below) => std::env::home_dir().map(|home| home.join(below.trim_start_matches('/'))),
                 None => Some(PathBuf::from(written)),
             });
             if let Some(path) = path.and_then(|path| path.canonicalize().ok()) {
-                found.entry(path).or_insert_with(|| id.clone());
+                found.entry(path).or_default().push(id.clone());
             }
         }
         found
@@ -296,7 +320,9 @@ impl Export<'_> {
     fn approvals(&mut self) -> Result<(), StateExportError> {
         const FILE: &str = "exec-approvals.json";
         let mut agents = Map::new();
-        for (path, id) in self.workspaces() {
+        let of_agents = self.workspaces().into_iter();
+        for (path, id) in of_agents.flat_map(|(path, ids)| ids.into_iter().map(move |id| (path.clone(), id)))
+        {
             let (mut allowlist, mut agent) = (Vec::new(), Map::new());
             for entry in Record::of(self.home, &path).project()?.entries {
                 let PermissionItem::Rule { effect, rule } = entry.what else { continue };
@@ -318,6 +344,9 @@ impl Export<'_> {
                 };
                 self.report(StatePart::Approval, FILE, &key, outcome);
             }
+            if !agent.is_empty() {
+                self.modes.insert(id.clone(), agent.clone());
+            }
             if !allowlist.is_empty() {
                 agent.insert("allowlist".to_owned(), allowlist.into());
             }
@@ -325,8 +354,7 @@ impl Export<'_> {
                 agents.insert(id, Value::Object(agent));
             }
         }
-        // What is asked about here is asked about there: a file without it would allow everything.
-        let defaults = json!({ "security": "allowlist", "ask": "on-miss", "askFallback": "deny" });
+        let defaults = json!({ "security": SECURITY, "ask": ASK, "askFallback": "deny" });
         self.put(FILE, &json!({ "version": 1, "defaults": defaults, "agents": agents }))
     }
 
@@ -341,10 +369,10 @@ impl Export<'_> {
             for job in &page {
                 let Some(scheduled) = ScheduledJob::of_job(job) else { continue };
                 match exported_job(job, &scheduled, &workspaces) {
-                    Ok((theirs, note)) => {
+                    Ok((theirs, notes)) => {
                         let id = theirs.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
                         self.report(StatePart::Job, FILE, job.key.as_str(), StateOutcome::Added(id));
-                        if let Some(note) = note {
+                        for note in notes {
                             self.report(StatePart::Job, FILE, job.key.as_str(), StateOutcome::Note(note));
                         }
                         jobs.push(theirs);
@@ -411,16 +439,37 @@ impl Export<'_> {
     }
 }
 
+/// `tools` of an agent as they are there, and the names of what is not.
+fn exported_tools(ours: &Value) -> (Map<String, Value>, Vec<String>) {
+    let (mut theirs, mut left) = (Map::new(), Vec::new());
+    for (member, value) in ours.as_object().into_iter().flatten() {
+        match member.as_str() {
+            "profile" | "allow" | "alsoAllow" | "deny" | "byProvider" => {
+                theirs.insert(member.clone(), value.clone());
+            }
+            "bySender" => drop(theirs.insert("toolsBySender".to_owned(), value.clone())),
+            "sandbox" => drop(theirs.insert(member.clone(), json!({ "tools": value }))),
+            _ => left.push(member.clone()),
+        }
+    }
+    (theirs, left)
+}
+
 /// A job as it is there, and what of it is not.
 fn exported_job(
     job: &Job,
     scheduled: &ScheduledJob,
-    workspaces: &BTreeMap<PathBuf, String>,
-) -> Result<(Value, Option<String>), &'static str> {
+    workspaces: &BTreeMap<PathBuf, Vec<String>>,
+) -> Result<(Value, Vec<String>), &'static str> {
     let ScheduledWork::Prompt(work) = &scheduled.work else {
         return Err("it is work of this program, which is not there");
     };
-    let agent = workspaces.get(Path::new(&work.cwd)).ok_or("its directory is that of no agent")?;
+    let agents = workspaces.get(Path::new(&work.cwd)).map(Vec::as_slice).unwrap_or_default();
+    let agent = agents.first().ok_or("its directory is that of no agent")?;
+    let mut notes = Vec::new();
+    if agents.len() > 1 {
+        notes.push(format!("{} agents work in its directory; it is one of `{agent}`", agents.len()));
+    }
     let schedule = match &scheduled.when {
         Recurrence::At(at) => {
             let time = jiff::Timestamp::from_millisecond(*at).map_err(|_| "its time cannot be written")?;
@@ -433,14 +482,16 @@ fn exported_job(
             json!({ "kind": "cron", "expr": expression, "tz": zone, "staggerMs": scheduled.jitter_ms })
         }
     };
-    let (delivery, note) = match &scheduled.target {
-        JobTarget::Nobody => (json!({ "mode": "none" }), None),
-        JobTarget::Terminal => (json!({ "mode": "announce" }), None),
-        JobTarget::Webhook(url) => (json!({ "mode": "webhook", "to": url }), None),
+    let delivery = match &scheduled.target {
+        JobTarget::Nobody => json!({ "mode": "none" }),
+        JobTarget::Terminal => json!({ "mode": "announce" }),
+        JobTarget::Webhook(url) => json!({ "mode": "webhook", "to": url }),
         JobTarget::Desktop | JobTarget::Command(_) => {
-            let note =
-                format!("its answer goes nowhere: a {} is not possible there", scheduled.target.word());
-            (json!({ "mode": "none" }), Some(note))
+            notes.push(format!(
+                "its answer goes nowhere: a {} is not possible there",
+                scheduled.target.word()
+            ));
+            json!({ "mode": "none" })
         }
     };
     let key = job.key.as_str();
@@ -461,5 +512,5 @@ fn exported_job(
         "delivery": delivery,
         "state": {},
     });
-    Ok((theirs, note))
+    Ok((theirs, notes))
 }

@@ -171,7 +171,10 @@ fn recurrence(theirs: &Value) -> Result<(Recurrence, u64), String> {
     let number = |name: &str| schedule.get(name).and_then(Value::as_i64);
     match text("kind") {
         Some("at") => {
-            let at = number("atMs").or_else(|| text("at").and_then(time)).ok_or("its time cannot be read")?;
+            let at = number("atMs").or_else(|| text("at").and_then(time));
+            // One beyond all calendars cannot be shown or written either.
+            let at = at.filter(|at| jiff::Timestamp::from_millisecond(*at).is_ok());
+            let at = at.ok_or("its time cannot be read")?;
             Ok((Recurrence::At(at), 0))
         }
         Some("every") => {
@@ -258,6 +261,7 @@ mod tests {
         );
         for broken in [
             json!({ "kind": "at", "at": "soon" }),
+            json!({ "kind": "at", "atMs": i64::MAX }),
             json!({ "kind": "every", "everyMs": -1 }),
             json!({ "kind": "cron", "expr": "30 0 7 * * 1", "tz": zone }),
             json!({ "kind": "moon" }),

@@ -14,6 +14,8 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("session.shutdown", "an event of an agent that is imported"),
     ("session.idle", "an event of a peer"),
     ("agents.list", "a setting of a gateway"),
+    ("session.idleMinutes", "a setting of a gateway"),
+    ("session.resetByType", "a setting of a gateway"),
     ("tools.exec", "a setting of a gateway"),
     ("context.sources", "a field of the epoch node"),
     ("context.sections", "a field of the epoch node"),

@@ -2,7 +2,9 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,6 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of one value at most.
 const VALUE_LIMIT: i32 = 128 << 20;
 
+/// How often a database that changes is copied.
+const COPIES: usize = 3;
+
 /// Steps of SQLite's machine between two looks at how many there were.
 const STEPS: c_int = 100_000;
 /// Steps that one query may take whatever the size of the file, and for each byte of it. Reading a row takes about thirty,
@@ -27,6 +32,8 @@ const STEPS_OF_A_BYTE: u64 = 16;
 /// in its WAL is. A query ends with an error when it takes more steps than a sound file of this size can need.
 pub struct ForeignDatabase {
     connection: Connection,
+    /// The file as it was, where nothing keeps others from writing to it.
+    unguarded: Option<UnguardedFile>,
     /// Steps that the query under way has taken.
     steps: Arc<AtomicU64>,
 }
@@ -44,6 +51,13 @@ pub struct ForeignRows<'a> {
     pub order: &'a [&'a str],
     /// The first of them, so many at most; `None` for all.
     pub most: Option<usize>,
+}
+
+/// A file that is read without a lock.
+struct UnguardedFile {
+    path: PathBuf,
+    /// Its bytes, and when it was changed.
+    stamp: (u64, i64, i64),
 }
 
 /// Rows, one after the other.
@@ -74,7 +88,50 @@ impl ForeignDatabase {
     /// It cannot be opened, is no database, or is held by another program.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+        Self::opened(Connection::open_with_flags(path, flags).map_err(failed)?, path)
+    }
+
+    /// The same, and nothing is written beside the file: neither a log nor shared memory. What has a log is read from a copy, unless its
+    /// program writes to it all the time, or there is no room. [`Self::check`] says afterwards whether another program has written
+    /// to what was read.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn open_without_trace(path: &Path) -> io::Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        if !is_logged(path)? {
+            return Self::open(path);
+        }
+        if beside(path, "-wal").metadata().is_ok_and(|log| log.len() > 0) {
+            // To read a log, SQLite writes the shared memory.
+            let Some(copy) = copied(path) else { return Self::open(path) };
+            // It may hold secrets: once it is open, nobody finds it any more.
+            let database = Self::open(&copy.1)?;
+            copy.0.close()?;
+            return Ok(database);
+        }
+        let unguarded = UnguardedFile { path: path.to_owned(), stamp: stamp_of(path)? };
+        let flags = flags | OpenFlags::SQLITE_OPEN_URI;
+        let connection = Connection::open_with_flags(unchanging(path), flags).map_err(failed)?;
+        Ok(Self { unguarded: Some(unguarded), ..Self::opened(connection, path)? })
+    }
+
+    /// Whether what was read was one state of the database.
+    ///
+    /// # Errors
+    /// Another program has written to it since it was opened.
+    pub fn check(&self) -> io::Result<()> {
+        let Some(UnguardedFile { path, stamp }) = &self.unguarded else { return Ok(()) };
+        let is_logged = beside(path, "-wal").metadata().is_ok_and(|log| log.len() > 0);
+        if is_logged || stamp_of(path)? != *stamp {
+            return Err(io::Error::other(
+                "another program has written to it while it was read: close that program and import again",
+            ));
+        }
+        Ok(())
+    }
+
+    fn opened(mut connection: Connection, path: &Path) -> io::Result<Self> {
         let steps = Arc::new(AtomicU64::new(0));
         let most = step_limit(path);
         let counter = Arc::clone(&steps);
@@ -93,7 +150,7 @@ impl ForeignDatabase {
         connection
             .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))
             .map_err(failed)?;
-        Ok(Self { connection, steps })
+        Ok(Self { connection, unguarded: None, steps })
     }
 
     /// A view, or a table that code of its own computes, can have rows without end: only tables are read.
@@ -246,12 +303,60 @@ impl ForeignValue<'_> {
     }
 }
 
+/// A file that SQLite keeps beside a database.
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+/// Whether a database has its changes in a log, for which SQLite makes files that are not there.
+fn is_logged(path: &Path) -> io::Result<bool> {
+    let mut header = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(std::fs::File::open(path)?, 20), &mut header)?;
+    Ok(header.get(18..20).is_some_and(|versions| versions.contains(&2)))
+}
+
+/// A copy of a database with its log. The log only grows until its content is in the file: what was copied of it is whole, as long as
+/// the file did not change.
+fn copied(path: &Path) -> Option<(tempfile::TempDir, PathBuf)> {
+    for _ in 0..COPIES {
+        let private = std::fs::Permissions::from_mode(0o700);
+        let dir = tempfile::Builder::new().prefix("quipu-database-").permissions(private).tempdir().ok()?;
+        let copy = dir.path().join("copy");
+        let before = stamp_of(path).ok()?;
+        std::fs::copy(beside(path, "-wal"), beside(&copy, "-wal")).ok()?;
+        std::fs::copy(path, &copy).ok()?;
+        if stamp_of(path).ok()? == before {
+            return Some((dir, copy));
+        }
+    }
+    None
+}
+
+/// The name of a file that nobody changes.
+fn unchanging(path: &Path) -> String {
+    let mut name = "file:".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => {
+                name.push(char::from(*byte));
+            }
+            _ => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    name + "?immutable=1"
+}
+
+fn stamp_of(path: &Path) -> io::Result<(u64, i64, i64)> {
+    let found = path.metadata()?;
+    Ok((found.len(), found.ctime(), found.ctime_nsec()))
+}
+
 /// Steps that a query may take, by the bytes of the file and its WAL.
 fn step_limit(path: &Path) -> u64 {
-    let mut wal = path.as_os_str().to_owned();
-    wal.push("-wal");
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-    let bytes = size(path).saturating_add(size(Path::new(&wal)));
+    let bytes = size(path).saturating_add(size(&beside(path, "-wal")));
     bytes.saturating_mul(STEPS_OF_A_BYTE).saturating_add(FREE_STEPS)
 }
 
@@ -339,6 +444,59 @@ mod tests {
         .unwrap();
         assert!(ForeignDatabase::open(&dir.path().join("none.db")).is_err());
         assert!(ForeignDatabase::open(&dir.path().join("missing.db")).is_err());
+    }
+
+    #[test]
+    fn database_is_read_without_a_trace_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let names_of = |dir: &Path| {
+            let entries = std::fs::read_dir(dir).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        let at = dir.path().join("a #1?%.d");
+        std::fs::create_dir(&at).unwrap();
+        let path = at.join("their.db");
+        let writer = Connection::open(&path).unwrap();
+        writer
+            .execute_batch(
+                "PRAGMA journal_mode = WAL; CREATE TABLE t (name, n); INSERT INTO t VALUES ('a', 1)",
+            )
+            .unwrap();
+        // While it is open, its log counts.
+        let database = ForeignDatabase::open_without_trace(&path).unwrap();
+        assert_eq!(names(&database, None).unwrap(), ["a Some(1)"]);
+        database.check().unwrap();
+        drop(database);
+        let memory = std::fs::read(beside(&path, "-shm")).unwrap();
+        // A copy of both files.
+        let copied = dir.path().join("copy");
+        std::fs::create_dir(&copied).unwrap();
+        for end in ["", "-wal"] {
+            std::fs::copy(beside(&path, end), beside(&copied.join("their.db"), end)).unwrap();
+        }
+        let database = ForeignDatabase::open_without_trace(&copied.join("their.db")).unwrap();
+        assert_eq!(names(&database, None).unwrap(), ["a Some(1)"]);
+        database.check().unwrap();
+        assert_eq!(names_of(&copied), ["their.db", "their.db-wal"]);
+        // One that was killed, with what it had in its memory.
+        std::fs::write(beside(&copied.join("their.db"), "-shm"), &memory).unwrap();
+        drop(ForeignDatabase::open_without_trace(&copied.join("their.db")).unwrap());
+        assert_eq!(std::fs::read(beside(&copied.join("their.db"), "-shm")).unwrap(), memory);
+        // Closed.
+        drop(writer);
+        assert_eq!(names_of(&at), ["their.db"]);
+        let database = ForeignDatabase::open_without_trace(&path).unwrap();
+        assert_eq!(names(&database, None).unwrap(), ["a Some(1)"]);
+        database.check().unwrap();
+        assert_eq!(names_of(&at), ["their.db"]);
+        let writer = Connection::open(&path).unwrap();
+        writer.execute_batch("INSERT INTO t VALUES ('b', 2)").unwrap();
+        assert!(database.check().unwrap_err().to_string().contains("while it was read"));
+        drop(writer);
+        assert!(database.check().is_err(), "its log is in the file now");
+        assert!(ForeignDatabase::open_without_trace(&at.join("missing.db")).is_err());
     }
 
     #[test]

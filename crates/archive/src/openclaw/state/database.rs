@@ -38,7 +38,12 @@ const NAMED: usize = 100;
 pub(super) fn read(state: &mut StateDirectory) {
     let path = state.dir.join(STATE);
     match opened(&state.dir, &path, STATE_VERSIONS) {
-        Ok(Some(database)) => shared(state, &path, &database),
+        Ok(Some(database)) => {
+            shared(state, &path, &database);
+            if let Err(error) = database.check() {
+                state.problem(&path, error);
+            }
+        }
         Ok(None) => {}
         Err(fault) => state.problem(&path, fault),
     }
@@ -81,6 +86,9 @@ pub(super) fn read(state: &mut StateDirectory) {
             path.file_name().and_then(|name| name.to_str()).is_none_or(|name| !known.contains(name))
         });
         agent.transcripts.extend(work.written.into_values());
+        if let Err(error) = database.check() {
+            state.problem(&path, error);
+        }
     }
     state.agents = agents;
     state.scratch = Some(scratch);
@@ -99,7 +107,7 @@ fn opened(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.into()),
     }
-    let database = ForeignDatabase::open(path)?;
+    let database = ForeignDatabase::open_without_trace(path)?;
     let columns = database.columns("schema_meta")?;
     if !["meta_key", "schema_version"].iter().all(|name| columns.iter().any(|column| column == name)) {
         return Err(StateFault::NotItsDatabase { table: "schema_meta" });

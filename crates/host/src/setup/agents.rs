@@ -1,0 +1,205 @@
+//! Agents of another gateway, into `agents.byId`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use quipu_archive::openclaw::state::is_agent_id;
+use serde_json::{Map, Value, json};
+
+use super::entries::Entry;
+use super::{SetupImport, SetupOutcome, policies};
+use crate::settings::{EVERY_AGENT, Key, check_setting};
+use crate::{Failure, Home, Source};
+
+/// Where agents stand.
+pub(crate) const AGENTS: &str = "agents.byId";
+/// Why they are not changed.
+pub(crate) const UNCHANGEABLE: &str =
+    "is set by a variable of the environment, or has an agent that cannot be read";
+
+impl SetupImport<'_> {
+    /// A list of agents, into ours, unless the user has set them.
+    pub(super) fn agents(&mut self, file: &Path, entry: &Entry) -> Result<(), Failure> {
+        if !entry.value.is_array() {
+            self.report(file, entry.line, &entry.key, SetupOutcome::Left("it is not a list".to_owned()));
+        }
+        let mut ours: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
+        for (at, theirs) in entry.value.as_array().into_iter().flatten().enumerate() {
+            let key = format!("{}[{at}]", entry.key);
+            let Some(id) = theirs["id"].as_str() else {
+                self.report(file, entry.line, &key, SetupOutcome::Left("it has no id".to_owned()));
+                continue;
+            };
+            // As a state directory names it.
+            let id = id.trim().to_lowercase();
+            if !is_agent_id(&id) {
+                let why = "an id has 1 to 64 of the letters a-z, digits, `_` and `-`".to_owned();
+                self.report(file, entry.line, &format!("{key}.id"), SetupOutcome::Left(why));
+                continue;
+            }
+            // Of two with one id the first one counts, as in a state directory.
+            if ours.contains_key(&id) {
+                let why = format!("there is an agent `{id}` already");
+                self.report(file, entry.line, &format!("{key}.id"), SetupOutcome::Left(why));
+                continue;
+            }
+            let mut agent = Map::new();
+            for (member, value) in theirs.as_object().into_iter().flatten() {
+                let value = match member.as_str() {
+                    "id" => continue,
+                    "model" if value.is_object() => {
+                        for other in value.as_object().into_iter().flatten().map(|(name, _)| name) {
+                            if other != "primary" {
+                                let name = format!("{key}.model.{other}");
+                                let why = "an agent has one model".to_owned();
+                                self.report(file, entry.line, &name, SetupOutcome::Left(why));
+                            }
+                        }
+                        value["primary"].clone()
+                    }
+                    "model" | "workspace" => value.clone(),
+                    "tools" => {
+                        let (ours, left) = tools_of(&id, &format!("{key}.tools"), value);
+                        for (name, why) in left {
+                            self.report(file, entry.line, &name, SetupOutcome::Left(why));
+                        }
+                        agent.extend(ours.map(|ours| (member.clone(), ours)));
+                        continue;
+                    }
+                    _ => {
+                        let why = match member.as_str() {
+                            "compaction" => "agents have no compaction of their own; `compaction` is for all",
+                            "heartbeat" => "heartbeats cost money: set `heartbeat` in `agents.byId` yourself",
+                            _ => "there is no such setting here",
+                        };
+                        let name = format!("{key}.{member}");
+                        self.report(file, entry.line, &name, SetupOutcome::Left(why.to_owned()));
+                        continue;
+                    }
+                };
+                // What cannot be set of one agent keeps nothing else from being taken.
+                match check_member(&id, member, &value) {
+                    Ok(()) => drop(agent.insert(member.clone(), value)),
+                    Err(why) => {
+                        self.report(file, entry.line, &format!("{key}.{member}"), SetupOutcome::Left(why));
+                    }
+                }
+            }
+            ours.insert(id, agent);
+        }
+        self.put_agents(file, entry, ours)
+    }
+
+    /// Agents, and members of those that are there, unless the user has set these.
+    fn put_agents(
+        &mut self,
+        file: &Path,
+        entry: &Entry,
+        theirs: BTreeMap<String, Map<String, Value>>,
+    ) -> Result<(), Failure> {
+        let (mut ours, is_changeable) = agents_of(self.home);
+        let before = ours.clone();
+        let mut outcomes = Vec::new();
+        for (id, agent) in theirs {
+            let label = format!("{AGENTS}.{id}");
+            let text = Value::Object(agent.clone()).to_string();
+            if self.sealer.seal(&text) != text {
+                outcomes
+                    .push(SetupOutcome::Left(format!("{label} would hold a secret, which is not copied")));
+                continue;
+            }
+            let is_new = !ours.contains_key(&id);
+            let merged = AgentMerge::of(ours.get(&id), &agent);
+            if !is_new && merged.added.is_empty() && merged.kept.is_empty() {
+                outcomes.push(SetupOutcome::Same { ours: label });
+                continue;
+            }
+            if !is_changeable {
+                outcomes.push(SetupOutcome::Left(format!("{AGENTS} {UNCHANGEABLE}")));
+                continue;
+            }
+            if is_new || !merged.added.is_empty() {
+                let value = Value::Object(merged.added);
+                outcomes.push(SetupOutcome::Set { ours: label.clone(), value });
+            }
+            outcomes.extend(
+                merged.kept.iter().map(|member| SetupOutcome::Kept { ours: format!("{label}.{member}") }),
+            );
+            ours.insert(id, Value::Object(merged.agent));
+        }
+        if ours != before
+            && let outcome @ SetupOutcome::Left(_) = self.store(AGENTS.to_owned(), &Value::Object(ours))?
+        {
+            outcomes = vec![outcome];
+        }
+        for outcome in outcomes {
+            self.report(file, entry.line, &entry.key, outcome);
+        }
+        Ok(())
+    }
+}
+
+/// The agents that are set, and whether they can be changed: not if the environment says them, or one of them is broken.
+pub(crate) fn agents_of(home: &Home) -> (Map<String, Value>, bool) {
+    let Some(key) = Key::named(AGENTS) else { return (Map::new(), false) };
+    let config = home.config();
+    let row = config.row(key);
+    let agents = row.value.as_object().cloned().unwrap_or_default();
+    let is_ours = matches!(row.source, Source::User(_) | Source::BuiltIn);
+    // What cannot be read would be written as what stands for it.
+    let are_whole = agents.keys().all(|id| id != EVERY_AGENT) && config.problem_of(AGENTS).is_none();
+    (agents, is_ours && are_whole)
+}
+
+/// What becomes of an agent when members of another one are added to it.
+pub(crate) struct AgentMerge {
+    /// What it says afterwards.
+    pub(crate) agent: Map<String, Value>,
+    /// What it did not have.
+    pub(crate) added: Map<String, Value>,
+    /// The names of those that it has with another value, which stays.
+    pub(crate) kept: Vec<String>,
+}
+
+impl AgentMerge {
+    /// Of what is there, and what is to be taken.
+    pub(crate) fn of(there: Option<&Value>, theirs: &Map<String, Value>) -> Self {
+        let mut agent = there.and_then(Value::as_object).cloned().unwrap_or_default();
+        let (mut added, mut kept) = (Map::new(), Vec::new());
+        for (member, value) in theirs {
+            match agent.get(member) {
+                Some(known) if known == value => {}
+                Some(_) => kept.push(member.clone()),
+                None => drop(added.insert(member.clone(), value.clone())),
+            }
+        }
+        agent.extend(added.clone());
+        Self { agent, added, kept }
+    }
+}
+
+/// `tools` of an agent in our form, and what of it is not taken. An agent whose policy cannot be read gets no tools.
+pub(crate) fn tools_of(id: &str, key: &str, theirs: &Value) -> (Option<Value>, Vec<(String, String)>) {
+    let mut taken = policies::agent(key, theirs);
+    if taken.members.is_empty() && theirs.is_object() {
+        return (None, taken.left);
+    }
+    let ours = Value::Object(taken.members);
+    match check_member(id, "tools", &ours) {
+        Ok(()) if theirs.is_object() => (Some(ours), taken.left),
+        checked => {
+            let why = checked.err().unwrap_or_else(|| "it cannot be read".to_owned());
+            // What follows is about settings that stand in a file already.
+            let why = why.split(';').next().unwrap_or_default();
+            taken.left.push((key.to_owned(), format!("{why}; it gets no tools here")));
+            (Some(json!({ "deny": ["*"] })), taken.left)
+        }
+    }
+}
+
+/// Whether a member of an agent can be set.
+fn check_member(id: &str, member: &str, value: &Value) -> Result<(), String> {
+    let alone = json!({ "agent": { member: value } });
+    let checked = check_setting(AGENTS, &alone.to_string());
+    checked.map(drop).map_err(|why| why.replace(&format!("{AGENTS}.agent."), &format!("{AGENTS}.{id}.")))
+}
