@@ -94,7 +94,10 @@ impl ImageTool {
     async fn model(&self, cx: &ToolContext) -> Result<Option<(String, String)>, String> {
         let found = purpose_model(self.models.clone(), IMAGE_PURPOSE.to_owned()).await.map_err(|error| {
             let why = error.to_string();
-            format!("The model of `purposeModels.{IMAGE_PURPOSE}` cannot be used: {}.", why.trim_end_matches('.'))
+            format!(
+                "The model of `purposeModels.{IMAGE_PURPOSE}` cannot be used: {}.",
+                why.trim_end_matches('.')
+            )
         })?;
         let Some(found) = found else {
             return if cx.sees_images {
@@ -107,7 +110,9 @@ impl ImageTool {
         };
         let (provider, id) = (found.model.provider.clone(), found.model.id.clone());
         if !found.model.sees_images() {
-            return Err(format!("{provider}/{id} (`purposeModels.{IMAGE_PURPOSE}`) is not known to see images."));
+            return Err(format!(
+                "{provider}/{id} (`purposeModels.{IMAGE_PURPOSE}`) is not known to see images."
+            ));
         }
         let own = self.own.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if !may_see(&*own, &*found.provider) {
@@ -136,7 +141,10 @@ impl ImageTool {
             _ => {}
         }
         if let Some(address) = paths.iter().find(|path| is_address(path)) {
-            return Err(format!("{} is an address. Images are files: fetch it into one first.", one_line(address, 200)));
+            return Err(format!(
+                "{} is an address. Images are files: fetch it into one first.",
+                one_line(address, 200)
+            ));
         }
         let model = self.model(cx).await?;
         let images = load_images(&paths, cx).await.map_err(|error| error.to_string())?;

@@ -242,7 +242,8 @@ impl Desk {
             return Err(Failure::failed("the server is shutting down and opens no sessions"));
         }
         let (name, session, notices) = self.opened(wanted, None).await?;
-        let is_branch = notices.iter().any(|notice| matches!(notice, quipu_protocol::Notice::Branched { .. }));
+        let is_branch =
+            notices.iter().any(|notice| matches!(notice, quipu_protocol::Notice::Branched { .. }));
         if let Some(open) = self.sessions().get_mut(&name) {
             open.leases += 1;
         }

@@ -344,11 +344,7 @@ impl SessionSource for HostSessions {
         Box::pin(self.renew_at(key, quipu_host::now()))
     }
 
-    fn follow<'a>(
-        &'a self,
-        key: &'a SessionKey,
-        session: &'a Session,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
+    fn follow<'a>(&'a self, key: &'a SessionKey, session: &'a Session) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
             let slot = self.0.slot(key);
             self.0.follow(key, &slot, session).await

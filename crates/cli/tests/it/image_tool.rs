@@ -131,7 +131,9 @@ fn model_that_is_named_must_see() {
     let question = || call("c1", "image", &json!({ "prompt": "What?", "path": "dot.png" }));
     let world = world([question(), says("a"), question(), says("b")], Some("testing/test-1"));
     world.run(&["-p", "Look."]).ok();
-    assert!(last(&world, 1).contains("testing/test-1") && last(&world, 1).contains("not known to see images"));
+    assert!(
+        last(&world, 1).contains("testing/test-1") && last(&world, 1).contains("not known to see images")
+    );
     name(&world, Some("nowhere/none"));
     world.run(&["-p", "Look."]).ok();
     assert!(last(&world, 3).contains("cannot be used"), "{}", last(&world, 3));

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use quipu::protocol::{Command, Model, ModelError, ModelRequest, Prices, Setting};
 use quipu::{
-    Call, CallEnd, FindError, IMAGE_PURPOSE, ImageQuestions, ModelLookupError, Models, Provider, PurposeModel,
-    SessionOptions,
+    Call, CallEnd, FindError, IMAGE_PURPOSE, ImageQuestions, ModelLookupError, Models, Provider,
+    PurposeModel, SessionOptions,
 };
 use serde_json::json;
 
@@ -59,7 +59,8 @@ impl Models for ImageModels {
     }
 
     fn find_for(&self, purpose: &str) -> Result<Option<PurposeModel>, ModelLookupError> {
-        let seer = Model { input: vec!["text".into(), "image".into()], ..(*model("elsewhere", "seer")).clone() };
+        let seer =
+            Model { input: vec!["text".into(), "image".into()], ..(*model("elsewhere", "seer")).clone() };
         let found = PurposeModel { model: Arc::new(seer), provider: self.seer.clone(), thinking: None };
         Ok((purpose == IMAGE_PURPOSE).then_some(found))
     }

@@ -6,8 +6,8 @@ mod settings;
 mod state;
 
 pub use inbox::{INBOX_LIMIT, InboxError, InboxEvents, MESSAGE_LIMIT, MessageInbox, NewMessage};
-pub use message::{Authority, LINE_CHARS, MessageGroup, Overflow, QueueTurn, QueuedMessage, Route};
 pub(crate) use message::one_line;
+pub use message::{Authority, LINE_CHARS, MessageGroup, Overflow, QueueTurn, QueuedMessage, Route};
 pub use settings::{
     BusyMode, CAP_LIMIT, DEFAULT_CAP, DEFAULT_DEBOUNCE, DropRule, QueueOverride, QueuePolicy, QueueSettings,
 };

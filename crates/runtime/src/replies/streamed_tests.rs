@@ -1,7 +1,6 @@
 use quipu_testkit::{Answer, Gate, Reply};
 
 use super::tests::{Chat, replies};
-use quipu::store::Upkeep as _;
 use super::*;
 use crate::queue::BusyMode;
 use crate::run::RunRequest;

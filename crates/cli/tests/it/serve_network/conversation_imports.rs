@@ -15,9 +15,7 @@ fn transcript(id: &str, provider: &str) -> String {
         "model": MODEL, "stopReason": "stop", "timestamp": 2,
         "usage": { "input": 1, "output": 1, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 2 } });
     let at = "2026-05-20T01:02:03.004Z";
-    let entry = |id: &str, parent: Value, message: Value| {
-        json!({ "type": "message", "id": id, "parentId": parent, "timestamp": at, "message": message })
-    };
+    let entry = |id: &str, parent: Value, message: Value| json!({ "type": "message", "id": id, "parentId": parent, "timestamp": at, "message": message });
     let (one, two) = (format!("{}-1", &id[..8]), format!("{}-2", &id[..8]));
     [
         json!({ "type": "session", "version": 3, "id": id, "timestamp": at, "cwd": "/p" }),
@@ -45,7 +43,8 @@ fn conversation_of_another_gateway_goes_on() {
     std::fs::write(dir.join("openclaw.json"), "{ agents: { list: [ { id: 'main' } ] } }").unwrap();
     std::fs::write(sessions.join(format!("{KNOWN}.jsonl")), transcript(KNOWN, "testing")).unwrap();
     std::fs::write(sessions.join(format!("{GONE}.jsonl")), transcript(GONE, "nobody")).unwrap();
-    let index = json!({ MAIN: { "sessionId": KNOWN, "updatedAt": 9 }, GHOST: { "sessionId": GONE, "updatedAt": 8 } });
+    let index =
+        json!({ MAIN: { "sessionId": KNOWN, "updatedAt": 9 }, GHOST: { "sessionId": GONE, "updatedAt": 8 } });
     std::fs::write(sessions.join("sessions.json"), index.to_string()).unwrap();
     world.run(&["import", "--state", "openclaw"]).ok();
 
@@ -72,7 +71,8 @@ fn completion_takes_no_session_that_is_open_elsewhere() {
     let mut reader = Reader::of(&first, MAIN);
     queued(&first, MAIN, &json!({ "text": "First" }));
     assert_eq!(taken(&first, &mut reader), "One.");
-    let body = json!({ "model": "quipu", "user": MAIN, "messages": [{ "role": "user", "content": "Third" }] });
+    let body =
+        json!({ "model": "quipu", "user": MAIN, "messages": [{ "role": "user", "content": "Third" }] });
     let ask = || second.post("/v1/chat/completions", &body);
     // It would go on beside what is said at the other server.
     ask().refuses(409, "session_in_use");
@@ -88,8 +88,14 @@ fn completion_takes_no_session_that_is_open_elsewhere() {
 #[test]
 fn conversation_goes_on_where_people_put_its_session() {
     let write = json!({ "path": "note.txt", "content": "made" });
-    let script =
-        [says("One."), call("c1", "write", &write), says("Written."), says("Beside."), says("After."), says("New.")];
+    let script = [
+        says("One."),
+        call("c1", "write", &write),
+        says("Written."),
+        says("Beside."),
+        says("After."),
+        says("New."),
+    ];
     let world = world_with(script, &json!({}));
     let server = Server::start(&world);
     let mut reader = Reader::of(&server, MAIN);
