@@ -281,13 +281,14 @@ impl Committer {
                 Job::Plan(job) => *job,
                 Job::Move(job) => {
                     let (run, span) = (job.run.clone(), job.span.clone());
-                    let result = self.make(*job).instrument(span).await;
+                    let result = Box::pin(self.make(*job).instrument(span)).await;
                     drop(answers.send(MachineInput::Moved { run, result }).await);
                     continue;
                 }
             };
             let session = plan.session.clone();
-            let result = self.commit(plan, next.as_ref()).instrument(span).await;
+            // In a box, or the task would keep room for it while it waits.
+            let result = Box::pin(self.commit(plan, next.as_ref()).instrument(span)).await;
             if let Ok(nodes) = &result {
                 self.follow(&session, nodes.clone()).await;
             }

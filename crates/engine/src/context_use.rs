@@ -111,7 +111,7 @@ impl Engine {
     /// `Store`, `Broken`.
     pub async fn context_use(&self, head: NodeId, prune: &PruneSettings) -> Result<ContextUse, OpenError> {
         let mut past = read_past(&**self.store(), head).await?;
-        let identity = past.prompt.identity.as_ref().map_or_else(String::new, system_text);
+        let identity = past.prompt.identity.as_deref().map_or_else(String::new, system_text);
         let rest = past.prompt.rest();
         let record = past.epoch.context.as_ref().map_or(&[][..], |context| &context.sections);
         let others: Vec<&PromptSection> =

@@ -30,8 +30,12 @@ use crate::policies::ToolPolicy;
 use crate::policy::{AllowAll, Policy};
 use crate::published::{Heads, PublishSettings};
 use crate::resume::Past;
+use crate::shared_values::SharedValues;
 use crate::sources::{ContextSource, ToolFilter, ToolSource};
 use crate::travel::{HistorySettings, TravelSettings};
+
+/// Changes of the environment of child processes.
+static ENVIRONMENTS: SharedValues<[(String, Option<String>)]> = SharedValues::new();
 
 /// A store and what all sessions over it share. Cheap to clone.
 ///
@@ -258,7 +262,7 @@ impl Engine {
     /// the names that hold your keys.
     #[must_use]
     pub fn with_env(mut self, env: Vec<(String, Option<String>)>) -> Self {
-        self.env = env.into();
+        self.env = ENVIRONMENTS.shared(env);
         self
     }
 

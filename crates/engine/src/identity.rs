@@ -4,6 +4,7 @@
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use quipu_dag::Blob;
 use quipu_protocol::{BlobId, Epoch};
@@ -11,6 +12,7 @@ use quipu_seal::Sealer;
 use quipu_store::Graph;
 
 use crate::error::OpenError;
+use crate::shared_values::SharedValues;
 
 /// Bytes of an identity text at most: it is a part of every request.
 pub const IDENTITY_LIMIT: u64 = 64 << 10;
@@ -91,9 +93,9 @@ pub fn identity_hash(sealer: &Sealer, text: &str) -> BlobId {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Prompt {
     /// The identity text by itself.
-    pub(crate) identity: Option<Blob>,
+    pub(crate) identity: Option<Arc<Blob>>,
     /// The whole, which begins with it.
-    pub(crate) system: Option<Blob>,
+    pub(crate) system: Option<Arc<Blob>>,
 }
 
 impl Prompt {
@@ -107,9 +109,9 @@ impl Prompt {
     ) -> Self {
         let was = was.cloned().unwrap_or_default();
         let identity = match identity {
-            Some(text) => {
-                Some(sealer.seal(text)).filter(|text| !text.is_empty()).map(|text| system_blob(&text))
-            }
+            Some(text) => Some(sealer.seal(text))
+                .filter(|text| !text.is_empty())
+                .map(|text| shared_blob(system_blob(&text))),
             None => was.identity.clone(),
         };
         let rest = match rest {
@@ -121,21 +123,21 @@ impl Prompt {
     }
 
     /// The prompt of an identity text and what stands behind it, both sealed.
-    pub(crate) fn with(identity: Option<Blob>, rest: &str) -> Self {
-        let own = identity.as_ref().map(system_text).unwrap_or_default();
+    pub(crate) fn with(identity: Option<Arc<Blob>>, rest: &str) -> Self {
+        let own = identity.as_deref().map(system_text).unwrap_or_default();
         let between = if own.is_empty() || rest.is_empty() { "" } else { BETWEEN };
         let whole = format!("{own}{between}{rest}");
-        Self { identity, system: (!whole.is_empty()).then(|| system_blob(&whole)) }
+        Self { identity, system: (!whole.is_empty()).then(|| shared_blob(system_blob(&whole))) }
     }
 
     /// What stands behind the identity text.
     pub(crate) fn rest(&self) -> String {
-        without(self.system.as_ref(), self.identity.as_ref())
+        without(self.system.as_deref(), self.identity.as_deref())
     }
 
     /// All that must be in the store for it.
     pub(crate) fn blobs(&self) -> impl Iterator<Item = Blob> + '_ {
-        self.identity.iter().chain(&self.system).cloned()
+        self.identity.iter().chain(&self.system).map(|blob| Blob::clone(blob))
     }
 }
 
@@ -153,6 +155,12 @@ pub(crate) fn system_blob(text: &str) -> Blob {
     Blob::string("system_prompt", text)
 }
 
+/// This one, or an equal one that some session begins with.
+pub(crate) fn shared_blob(blob: Blob) -> Arc<Blob> {
+    static BLOBS: SharedValues<Blob> = SharedValues::new();
+    BLOBS.shared(blob)
+}
+
 /// The text of a `system_prompt` blob.
 pub(crate) fn system_text(blob: &Blob) -> String {
     serde_json::from_str(&blob.content).unwrap_or_default()
@@ -166,7 +174,7 @@ mod tests {
     fn identity_text_precedes_prompt_and_can_be_replaced() {
         let sealer = Sealer::new([0; 32]);
         let of = |identity, system, was: Option<&Prompt>| Prompt::of(&sealer, identity, system, was);
-        let text = |prompt: &Prompt| prompt.system.as_ref().map(system_text);
+        let text = |prompt: &Prompt| prompt.system.as_deref().map(system_text);
         assert_eq!(of(None, None, None), Prompt::default());
         assert_eq!(text(&of(None, Some("Base."), None)).as_deref(), Some("Base."));
         let first = of(Some("I am Ada."), Some("Base."), None);

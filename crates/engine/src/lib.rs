@@ -62,6 +62,7 @@ mod session;
 mod session_move;
 mod sessions;
 mod settings;
+mod shared_values;
 mod sources;
 mod spans;
 mod stand;

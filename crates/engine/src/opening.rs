@@ -39,6 +39,7 @@ use crate::profile::{profile_of, profile_prompt};
 use crate::resume::{Past, read_past, recover};
 use crate::runner::{Backend, RUNNER_DEPTH, Runner};
 use crate::session::{LiveAgents, MOST_FALLBACKS, Parts, Session};
+use crate::shared_values::SharedValues;
 use crate::sources::{
     ContextSource, FixedTools, InstalledFilter, OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource,
     is_tool_name, recorded_sections,
@@ -50,6 +51,9 @@ use crate::travel::{SessionView, Tobe};
 /// A notice for people when a session continues though its files could not be settled.
 const NOT_SETTLED: &str = "Some files of an earlier jump are not restored yet. Quipu tries again when you next open \
                            the session.";
+
+/// The system prompts that sessions begin with.
+static SYSTEM_TEXTS: SharedValues<str> = SharedValues::new();
 
 /// A session that was opened, and what the user should know about it.
 #[derive(Debug)]
@@ -524,7 +528,7 @@ impl Engine {
     fn toolbox(
         &self,
         options: &SessionOptions,
-        tools: ToolSet,
+        tools: Arc<ToolSet>,
         standing: SessionView,
         tobe: Option<Arc<Tobe>>,
         sections: Arc<HookSections>,
@@ -613,7 +617,7 @@ impl Engine {
         options.take_profile(epoch.profile);
         let before_plan = plan_route.map(|route| options.take_route(&route));
         let system_text: Arc<str> =
-            prompt.system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
+            SYSTEM_TEXTS.shared(prompt.system.as_deref().map(system_text).unwrap_or_default());
         let mut committer = self.committer(&past, epoch.clone(), prompt);
         committer.opened(past.head);
         let mover = Arc::new(SessionMover::new(self.clone(), &options));

@@ -59,8 +59,8 @@ impl Engine {
     /// `Store`, `Broken`.
     pub async fn prompt_parts(&self, head: NodeId) -> Result<PromptParts, OpenError> {
         let past = read_past(&**self.store(), head).await?;
-        let system = past.prompt.system.as_ref().map_or_else(String::new, system_text);
-        let identity = past.prompt.identity.as_ref().map_or_else(String::new, system_text);
+        let system = past.prompt.system.as_deref().map_or_else(String::new, system_text);
+        let identity = past.prompt.identity.as_deref().map_or_else(String::new, system_text);
         let rest = past.prompt.rest();
         let sections = past.epoch.context.as_ref().map_or(&[][..], |context| &context.sections);
         let parts = parts_of(&identity, &rest, system.len().saturating_sub(rest.len()), sections);

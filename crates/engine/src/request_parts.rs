@@ -44,7 +44,7 @@ impl Engine {
             decode_nodes(store, &found).await?.into_iter().next().and_then(|decoded| decoded.step.call);
         let head = call.as_ref().map_or(node, |call| call.head);
         let past = read_past(store, head).await?;
-        let identity = past.prompt.identity.as_ref().map_or_else(String::new, system_text);
+        let identity = past.prompt.identity.as_deref().map_or_else(String::new, system_text);
         let mut messages: Vec<(NodeId, Arc<Message>)> = past.nodes.into_iter().zip(past.messages).collect();
         let is_summary =
             |(_, message): &(NodeId, Arc<Message>)| matches!(**message, Message::CompactionSummary(_));

@@ -25,7 +25,7 @@ use crate::arrival::{TRAVEL_TOOL, awaited};
 use crate::commit::{Committer, KeptResult, SHELL};
 use crate::error::OpenError;
 use crate::files::{InterruptedCall, RecoveredChanges, after_a_crash, listing_of};
-use crate::identity::Prompt;
+use crate::identity::{Prompt, shared_blob};
 use crate::runner::{LeftCall, SAME_CALLS, agent_session, left_calls};
 use quipu_machine::{
     Calls, CommitError, Draft, Interventions, MEASURED, Plan, PlanOp, QueuedInput, failed_summary_json,
@@ -179,7 +179,7 @@ pub(crate) async fn read_past(store: &dyn Graph, head: NodeId) -> Result<Past, O
         [(past.epoch.system, &mut past.prompt.system), (past.epoch.identity, &mut past.prompt.identity)]
     {
         let Some(named) = named else { continue };
-        *place = store.blobs(&[named]).await?.into_iter().flatten().find(is_as_named);
+        *place = store.blobs(&[named]).await?.into_iter().flatten().find(is_as_named).map(shared_blob);
         past.lost_prompt = past.lost_prompt.or(place.is_none().then_some(named));
     }
     Ok(past)

@@ -131,7 +131,7 @@ impl std::fmt::Debug for Toolbox {
 
 impl Toolbox {
     pub(crate) fn new(
-        tools: ToolSet,
+        tools: Arc<ToolSet>,
         parts: ToolboxParts,
         standing: SessionView,
         snapshotter: Option<FileSnapshotter>,
@@ -139,7 +139,7 @@ impl Toolbox {
         (hooks, policies): (Hooks, Option<Policies>),
         background: BackgroundCommands,
     ) -> Self {
-        let (tools, retired) = (Mutex::new(Arc::new(tools)), Mutex::default());
+        let (tools, retired) = (Mutex::new(tools), Mutex::default());
         let snapshotter = snapshotter.map(Arc::new);
         let (shown, planned_jump) = (Mutex::default(), Mutex::default());
         let decided_by = AtomicU64::new(0);
@@ -176,8 +176,7 @@ impl Toolbox {
     }
 
     /// These are the tools from now on. Calls that run are not touched.
-    pub(crate) fn use_tools(&self, tools: ToolSet, run: Option<&RunId>) {
-        let tools = Arc::new(tools);
+    pub(crate) fn use_tools(&self, tools: Arc<ToolSet>, run: Option<&RunId>) {
         let before =
             std::mem::replace(&mut *self.tools.lock().unwrap_or_else(PoisonError::into_inner), tools.clone());
         let Some(run) = run else { return };

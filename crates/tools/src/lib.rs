@@ -26,7 +26,7 @@ mod truncate;
 mod validate;
 mod write;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use quipu_protocol::{Json, ToolSpec};
 use quipu_workspace::ProcessRegistry;
@@ -62,20 +62,17 @@ pub fn builtin() -> Vec<Arc<dyn Tool>> {
 
 /// [`builtin`], for a session whose commands are confined: the model is told so.
 pub fn builtin_confined() -> Vec<Arc<dyn Tool>> {
-    let bash = Arc::new(Bash::confined(Arc::default()));
-    vec![Arc::new(Read::new()), bash, Arc::new(Edit::new()), Arc::new(Write::new())]
+    around(Bash::confined(Arc::default()))
 }
 
 /// [`builtin_confined`], for a session whose commands run in namespaces: the model is told that, and how to ask for more.
 pub fn builtin_isolated() -> Vec<Arc<dyn Tool>> {
-    let bash = Arc::new(Bash::isolated(Arc::default()));
-    vec![Arc::new(Read::new()), bash, Arc::new(Edit::new()), Arc::new(Write::new())]
+    around(Bash::isolated(Arc::default()))
 }
 
 /// [`builtin_confined`], for a session whose commands run in a container: what the model reads of them says so.
 pub fn builtin_contained() -> Vec<Arc<dyn Tool>> {
-    let bash = Arc::new(Bash::contained(Arc::default()));
-    vec![Arc::new(Read::new()), bash, Arc::new(Edit::new()), Arc::new(Write::new())]
+    around(Bash::contained(Arc::default()))
 }
 
 /// What confines the commands of the built-in tools, which models are told.
@@ -102,18 +99,25 @@ pub fn builtin_with_background(confinement: Confinement) -> Vec<Arc<dyn Tool>> {
         Confinement::Namespaces => Bash::isolated(registry),
         Confinement::Container => Bash::contained(registry),
     };
-    vec![
-        Arc::new(Read::new()),
-        Arc::new(bash.with_background()),
-        Arc::new(BackgroundTool::new()),
-        Arc::new(Edit::new()),
-        Arc::new(Write::new()),
-    ]
+    let mut tools = around(bash.with_background());
+    tools.insert(2, BACKGROUND.clone());
+    tools
 }
 
 /// [`builtin`], with background processes owned by `registry`: they die when it is told so or dropped.
 pub fn builtin_with(registry: Arc<ProcessRegistry>) -> Vec<Arc<dyn Tool>> {
-    vec![Arc::new(Read::new()), Arc::new(Bash::new(registry)), Arc::new(Edit::new()), Arc::new(Write::new())]
+    around(Bash::new(registry))
+}
+
+// These remember nothing: all sessions of a process have the same.
+static READ: LazyLock<Arc<Read>> = LazyLock::new(Arc::default);
+static EDIT: LazyLock<Arc<Edit>> = LazyLock::new(Arc::default);
+static WRITE: LazyLock<Arc<Write>> = LazyLock::new(Arc::default);
+static BACKGROUND: LazyLock<Arc<BackgroundTool>> = LazyLock::new(Arc::default);
+
+/// The built-in tools with this one for commands.
+fn around(bash: Bash) -> Vec<Arc<dyn Tool>> {
+    vec![READ.clone(), Arc::new(bash), EDIT.clone(), WRITE.clone()]
 }
 
 fn spec(name: &str, description: &str, parameters: &serde_json::Value) -> ToolSpec {

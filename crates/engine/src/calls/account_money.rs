@@ -4,12 +4,12 @@
 use quipu_protocol::{AccountLimit, BudgetUnit, Limit, Outcome, UnixMs};
 use quipu_providers::Charge;
 use quipu_store::{Commit, Graph, Op, Reservation, ReserveId, StoreError};
-use tokio::time::Instant;
 
 use super::accounts::{AccountAmount, AccountBudget, AccountUse, Allowance, HeldAmount, UsedAmounts};
 use super::money::{
     LEAST, Price, Purse, Stake, WantedAmount, dollars, floor_nano, in_dollars, locked, number, unread, whole,
 };
+use super::reserve_wait::ReserveWait;
 use super::{CallJob, Caller};
 use crate::clock::{Clock, fresh_id};
 
@@ -135,12 +135,11 @@ impl Caller {
                 id
             })
         };
-        let began = Instant::now();
-        let mut is_notified = false;
+        let mut wait = ReserveWait::new(self, order);
         loop {
             let now = self.clock.now();
             let today = self.clock.day_of(now);
-            let settles = began.elapsed() >= purse.wait;
+            let settles = wait.is_over();
             let ask = wanted.request(id.clone(), (today, now), (of.limit, 0), settles);
             let (least, limit) = (ask.least, ask.limit);
             let reserved = store.reserve(ask).await.map_err(|error| unread(&error))?;
@@ -164,18 +163,9 @@ impl Caller {
                 }
                 return Err(Outcome::Limit(Limit::Account(self.account_limit(of, spent, today))));
             }
-            if !is_notified {
-                is_notified = true;
-                let text = format!(
-                    "waiting up to {} s: other calls have reserved {} of the daily budget of the {} `{}`",
-                    purse.wait.as_secs_f64().ceil(),
-                    of.shown(others),
-                    of.holder.word(),
-                    of.name
-                );
-                self.tell(order, text).await;
-            }
-            self.pause(order, began, changed).await?;
+            let (others, holder) = (of.shown(others), of.holder.word());
+            let what = format!("{others} of the daily budget of the {holder} `{}`", of.name);
+            wait.for_others(&what, changed).await?;
         }
     }
 

@@ -8,6 +8,7 @@ mod content_size;
 mod hooked;
 pub(crate) mod money;
 mod purpose_money;
+mod reserve_wait;
 mod side;
 mod span;
 

@@ -12,10 +12,10 @@ use quipu_protocol::{
 };
 use quipu_providers::{CallEnd, Charge, MostTokens, Provider};
 use quipu_store::{Commit, Graph, Op, Reservation, ReserveId, ReserveRequest, StoreError};
-use tokio::time::Instant;
 
 use super::accounts::{AccountAmount, Accounts, Allowance, HeldAmount, UsedAmounts};
 use super::book::RunBook;
+use super::reserve_wait::ReserveWait;
 use super::{CallJob, Caller};
 use crate::clock::fresh_id;
 use quipu_machine::{MachineInput, RunMoney};
@@ -28,8 +28,6 @@ const WAIT: Duration = Duration::from_secs(30);
 const TTL: Duration = Duration::from_secs(120);
 /// How often it is renewed.
 const RENEW: Duration = Duration::from_secs(40);
-/// How often what others have reserved is looked at, beside each commit.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// What may be spent, and what is reserved of it.
 pub(crate) struct Purse {
@@ -474,13 +472,12 @@ impl Caller {
         let made = wanted.made;
         let (purse, store) = (&self.purse, self.money_store());
         let id = locked(&purse.held).current.get_or_insert_with(|| ReserveId(fresh_id())).clone();
-        let began = Instant::now();
-        let mut is_notified = false;
+        let mut wait = ReserveWait::new(self, order);
         loop {
             let now = self.clock.now();
             let today = self.clock.day_of(now);
             let elsewhere = locked(&purse.held).missed_on(today);
-            let settles = began.elapsed() >= purse.wait;
+            let settles = wait.is_over();
             let ask = wanted.request(id.clone(), (today, now), (floor_nano(budget), elsewhere), settles);
             let Reservation { granted, spent, others } = match store.reserve(ask.clone()).await {
                 Ok(reserved) => reserved,
@@ -504,32 +501,7 @@ impl Caller {
                 self.tell(order, too_dear(price, left, "today's budget")).await;
                 return Err(Outcome::Limit(Limit::Daily { spent: in_dollars(spent), budget }));
             }
-            if !is_notified {
-                is_notified = true;
-                let text = format!(
-                    "waiting up to {} s: other calls have reserved {} of today's budget",
-                    purse.wait.as_secs_f64().ceil(),
-                    dollars(others)
-                );
-                self.tell(order, text).await;
-            }
-            self.pause(order, began, changed).await?;
-        }
-    }
-
-    /// Waits until something changes, no longer than is left of what a call waits.
-    pub(super) async fn pause(
-        &self,
-        order: &CallJob,
-        began: Instant,
-        changed: impl Future,
-    ) -> Result<(), Outcome> {
-        let rest = self.purse.wait.saturating_sub(began.elapsed()).min(LOOK);
-        tokio::select! {
-            biased;
-            () = order.cancel.cancelled() => Err(Outcome::Aborted),
-            // A store that is closed says so with the next question.
-            _ = tokio::time::timeout(rest, changed) => Ok(()),
+            wait.for_others(&format!("{} of today's budget", dollars(others)), changed).await?;
         }
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use quipu_protocol::{Limit, Outcome, UnixMs};
 use quipu_store::{Reservation, ReserveId, UsageGrouping, UsageQuery};
-use tokio::time::Instant;
 
 use super::money::{PurposeAmount, Purse, WantedAmount, dollars, floor_nano, locked, nano, unread};
+use super::reserve_wait::ReserveWait;
 use super::{CallJob, Caller};
 use crate::clock::fresh_id;
 
@@ -38,18 +38,16 @@ impl Caller {
         let PurposeAmount { purpose, budget } = of;
         let fresh = || ReserveId::of_purpose(purpose, &fresh_id());
         let id = locked(&purse.held).purpose.get_or_insert_with(fresh).clone();
-        let began = Instant::now();
-        let mut is_notified = false;
+        let mut wait = ReserveWait::new(self, order);
         loop {
             let now = self.clock.now();
             let today = self.clock.day_of(now);
-            let settles = began.elapsed() >= purse.wait;
-            let Some(known) = self.spent_for(order, purpose, (today, began)).await? else { continue };
+            let settles = wait.is_over();
+            let Some(known) = self.spent_for(purpose, today, &wait).await? else { continue };
             let ask = wanted.request(id.clone(), (today, now), (floor_nano(*budget), known), settles);
             let reserved = store.reserve(ask.clone()).await.map_err(|error| unread(&error))?;
             // What ended meanwhile is reserved no more, and was not known to be spent.
-            if self.spent_for(order, purpose, (today, began)).await?.is_none_or(|spent_now| spent_now > known)
-            {
+            if self.spent_for(purpose, today, &wait).await?.is_none_or(|spent_now| spent_now > known) {
                 continue;
             }
             let Reservation { granted, spent, others } = reserved;
@@ -61,16 +59,8 @@ impl Caller {
             if ask.least > ask.limit.saturating_sub(spent) || settles {
                 return Err(Outcome::Limit(Limit::Cost(*budget)));
             }
-            if !is_notified {
-                is_notified = true;
-                let text = format!(
-                    "waiting up to {} s: other calls have reserved {} of the ${budget} a day for {purpose}",
-                    purse.wait.as_secs_f64().ceil(),
-                    dollars(others)
-                );
-                self.tell(order, text).await;
-            }
-            self.pause(order, began, changed).await?;
+            let what = format!("{} of the ${budget} a day for {purpose}", dollars(others));
+            wait.for_others(&what, changed).await?;
         }
     }
 
@@ -78,12 +68,12 @@ impl Caller {
     /// error where that lasts longer than a call waits.
     async fn spent_for(
         &self,
-        order: &CallJob,
         purpose: &str,
-        (since, began): (UnixMs, Instant),
+        since: UnixMs,
+        wait: &ReserveWait<'_>,
     ) -> Result<Option<i64>, Outcome> {
         let changed = self.money_store().changed();
-        let settles = began.elapsed() >= self.purse.wait;
+        let settles = wait.is_over();
         let query = UsageQuery { by: UsageGrouping::Purpose, since: Some(since), until: None };
         let known = self.money_store().usage(query).await.map_err(|error| unread(&error))?;
         if known.behind == 0 {
@@ -93,7 +83,7 @@ impl Caller {
         if settles {
             return Err(uncounted(known.behind));
         }
-        self.pause(order, began, changed).await?;
+        wait.pause(changed).await?;
         Ok(None)
     }
 }

@@ -343,7 +343,7 @@ impl Task {
     /// Keeps the lease. Where nothing happened since the last time, what only makes the next request faster is let go of: a process
     /// with a thousand sessions at rest is woken up by nothing else.
     fn renew(&mut self) {
-        if self.seq == self.seq_at_renewal && self.call.is_none() && self.tools.is_empty() {
+        if self.seq == self.seq_at_renewal && self.machine.run().is_none() {
             self.caller.rest();
         }
         self.seq_at_renewal = self.seq;

@@ -54,12 +54,12 @@ struct SourceAnswers {
 
 struct State {
     held: SourceAnswers,
-    set: ToolSet,
+    set: Arc<ToolSet>,
     /// What stands around the sections; not looked at where there is no source of context.
     frame: Frame,
     prompt: Prompt,
     /// What was given since, and does not hold before it is recorded.
-    pending: Option<(SourceAnswers, ToolSet)>,
+    pending: Option<(SourceAnswers, Arc<ToolSet>)>,
     /// What was reported of each source last, and of tools that collide.
     reported: HashMap<String, String>,
     /// Which sources of context are done with the compaction that is next.
@@ -141,7 +141,7 @@ impl Sources {
         let watched = watched_tools.chain(watched_contexts).chain(&of_filter).map(watch).collect();
         let state = State {
             held: SourceAnswers::default(),
-            set: ToolSet::default(),
+            set: Arc::default(),
             frame: Frame::default(),
             prompt: Prompt::default(),
             pending: None,
@@ -163,7 +163,7 @@ impl Sources {
             state: Mutex::new(state),
         };
         let set = sources.first_tools(wanted.model, past.map(|past| &past.epoch), &mut notices).await;
-        sources.state_mut().set = set;
+        sources.state_mut().set = Arc::new(set);
         let (prompt, context) = sources.first_prompt(&wanted, past, &mut notices).await;
         (sources, OpeningPrompt { prompt, context, notices })
     }
@@ -177,7 +177,7 @@ impl Sources {
     }
 
     /// The tools that the session has now.
-    pub(crate) fn set(&self) -> ToolSet {
+    pub(crate) fn set(&self) -> Arc<ToolSet> {
         self.state().set.clone()
     }
 
@@ -606,14 +606,14 @@ impl Sources {
             }
         };
         let refreshed = RefreshResult {
-            system: prompt.system.as_ref().map_or_else(String::new, system_text).into(),
+            system: prompt.system.as_deref().map_or_else(String::new, system_text).into(),
             prompt: prompt.system.as_ref().map(|blob| blob.id),
             context: record,
             tools: set.specs().clone(),
             tool_sources: set.from().clone(),
-            blobs: prompt.system.into_iter().collect(),
+            blobs: prompt.system.as_deref().cloned().into_iter().collect(),
         };
-        state.pending = Some((held, set));
+        state.pending = Some((held, Arc::new(set)));
         (Some(Box::new(refreshed)), notices)
     }
 
@@ -624,7 +624,7 @@ impl Sources {
     }
 
     /// What was given last holds from now on. Gives the tools.
-    pub(crate) fn used(&self) -> Option<ToolSet> {
+    pub(crate) fn used(&self) -> Option<Arc<ToolSet>> {
         let mut state = self.state();
         let (held, set) = state.pending.take()?;
         (state.held, state.set) = (held, set.clone());

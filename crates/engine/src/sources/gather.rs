@@ -1,22 +1,20 @@
 //! The tools of a session, of all that give some: checked, put into one order, of two with one name the first.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use quipu_protocol::ToolSpec;
 use quipu_seal::Sealer;
 use quipu_tools::Tool;
 
 use super::{SOURCE_TOOL_BYTES, SOURCE_TOOLS, SourceError};
+use crate::shared_values::SharedValues;
 
 /// Names of tools that went away, which the model is informed about.
 const GONE: usize = 1_024;
 
-/// Lists of declarations that sessions share, at most.
-const SHARED: usize = 64;
-
-/// Those that some session has.
-static KNOWN: Mutex<Vec<Weak<[ToolSpec]>>> = Mutex::new(Vec::new());
+/// The lists of declarations.
+static SPECS: SharedValues<[ToolSpec]> = SharedValues::new();
 
 /// The tools that a session has at a time.
 #[derive(Clone, Default)]
@@ -85,20 +83,6 @@ pub(super) fn checked(sealer: &Sealer, tools: Vec<Arc<dyn Tool>>) -> Result<Vec<
     Ok(given)
 }
 
-/// These declarations, or equal ones that some session has: a process with many sessions has them once.
-fn shared(specs: Vec<ToolSpec>) -> Arc<[ToolSpec]> {
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    known.retain(|one| one.strong_count() > 0);
-    if let Some(there) = known.iter().filter_map(Weak::upgrade).find(|there| **there == *specs) {
-        return there;
-    }
-    let specs: Arc<[ToolSpec]> = specs.into();
-    if known.len() < SHARED {
-        known.push(Arc::downgrade(&specs));
-    }
-    specs
-}
-
 /// The tools in the order of the names in `before`, where they are the same ones: another order alone is no reason for another
 /// prefix.
 pub(super) fn in_order<'a>(
@@ -151,7 +135,7 @@ impl ToolSet {
                 specs.push(spec.clone());
             }
         }
-        set.all = shared(specs);
+        set.all = SPECS.shared(specs);
         set.specs = if fixed.are_declared { set.all.clone() } else { Arc::default() };
         (set, collisions)
     }
@@ -174,7 +158,8 @@ impl ToolSet {
         }
         self.tools.retain(|name, _| !removed.contains_key(name));
         let rest = |specs: &[ToolSpec]| {
-            shared(specs.iter().filter(|spec| !removed.contains_key(&spec.name)).cloned().collect())
+            let rest = specs.iter().filter(|spec| !removed.contains_key(&spec.name)).cloned();
+            SPECS.shared(rest.collect::<Vec<_>>())
         };
         (self.all, self.specs) = (rest(&self.all), rest(&self.specs));
         self.from.retain(|_, names| {
@@ -238,23 +223,5 @@ impl ToolSet {
             }
             None => format!("Tool {name} not found"),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use quipu_protocol::Json;
-
-    use super::*;
-
-    #[test]
-    fn equal_declarations_are_one_list() {
-        let of = |name: &str| {
-            let parameters = Json::object();
-            vec![ToolSpec { name: name.to_owned(), description: "A tool of a test.".to_owned(), parameters }]
-        };
-        let (one, other) = (shared(of("one")), shared(of("other")));
-        assert!(Arc::ptr_eq(&one, &shared(of("one"))) && Arc::ptr_eq(&other, &shared(of("other"))));
-        assert_ne!(one, other);
     }
 }

@@ -1,11 +1,14 @@
 //! The engine over the real wire, against a server on the loopback address.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use quipu::SessionOptions;
-use quipu::protocol::{ChunkId, Entry, Event, Message, ModelErrorKind, Outcome};
+use quipu::protocol::{ChunkId, Entry, Event, Message, ModelError, ModelErrorKind, ModelRequest, Outcome};
 use quipu::store::{LineageEnd, Store, decode_nodes};
-use quipu_providers::{CallOptions, Settings};
+use quipu_providers::{Body, Call, CallEnd, CallOptions, Memory, Provider, Settings};
 use quipu_testkit::{Answer, FakeServer, Gate, Reply};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -79,12 +82,40 @@ async fn a_task_over_the_wire_and_on_after_a_restart() {
     assert_kept(world, &server).await;
 }
 
+/// Says with what each body was begun.
+struct WatchedProvider {
+    inner: Arc<dyn Provider>,
+    memories: Mutex<Vec<String>>,
+}
+
+impl Provider for WatchedProvider {
+    fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError> {
+        self.inner.encode(request)
+    }
+
+    fn encode_next(&self, request: &ModelRequest, memory: &mut Memory) -> Result<Body, ModelError> {
+        self.memories.lock().unwrap().push(format!("{memory:?}"));
+        self.inner.encode_next(request, memory)
+    }
+
+    fn is_local(&self) -> bool {
+        self.inner.is_local()
+    }
+
+    fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
+        self.inner.send(call)
+    }
+}
+
 /// A session that nobody used for some minutes gives back what it had for its next request, which is as if it had not.
 #[tokio::test]
 async fn request_behind_a_rest_extends_the_one_before() {
     let server = FakeServer::start(["One.", "Two.", "Three."].map(|text| Answer::new().text(text).reply()));
     let world = World::new();
-    let live = world.create_with(options(&world, &server)).await;
+    let mut options = options(&world, &server);
+    let watched = Arc::new(WatchedProvider { inner: options.provider.clone(), memories: Mutex::default() });
+    options.provider = watched.clone();
+    let live = world.create_with(options).await;
     for minutes in [0, 10, 0] {
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(60 * minutes)).await;
@@ -99,6 +130,8 @@ async fn request_behind_a_rest_extends_the_one_before() {
     live.finish().await;
     let bodies: Vec<_> = server.requests().iter().map(|request| request.json()["messages"].clone()).collect();
     assert_eq!(bodies.iter().map(|body| body.as_array().unwrap().len()).collect::<Vec<_>>(), [1, 3, 5]);
+    let memories = watched.memories.lock().unwrap().clone();
+    assert_eq!(memories.iter().map(|known| known.contains("Some")).collect::<Vec<_>>(), [false, false, true]);
     assert_kept(world, &server).await;
 }
 

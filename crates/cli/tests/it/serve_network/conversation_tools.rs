@@ -1,6 +1,6 @@
 //! What a model can do with conversations behind a server: messages in the middle of a run, and other conversations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use quipu_testkit::{CapturedRequest, Gate};
 
@@ -210,36 +210,7 @@ fn killed_servers_deliver_messages_of_tools_under_one_key() {
     };
     let world = world((0..rounds * 12 + 200).flat_map(pair));
     world.unchecked();
-    let (mut posted, mut acknowledged) = (BTreeSet::new(), BTreeSet::new());
-    // The ids of each note, and of the answer to each turn.
-    let mut seen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let see = |reply: &Value, seen: &mut BTreeMap<String, BTreeSet<String>>, done: &BTreeSet<String>| {
-        let (id, key) = (reply["id"].as_str().unwrap(), reply["key"].as_str().unwrap());
-        assert!(!done.contains(id), "{id} was acknowledged");
-        let of = match key.strip_prefix("turn-") {
-            Some(turn) => turn.split('/').next().unwrap().to_owned(),
-            None => reply["text"].as_str().unwrap().to_owned(),
-        };
-        seen.entry(of).or_default().insert(id.to_owned());
-    };
-    for round in 0..rounds {
-        let server = Server::start(&world);
-        let mut reader = Reader::new(&server, "/v1/replies");
-        let (address, token) = (server.address.clone(), server.token.clone());
-        let taken = std::thread::scope(|scope| {
-            let posting = scope.spawn(|| post_until_gone(&address, &token, round));
-            for left in (0..=(round * 5) % 11).rev() {
-                let reply = reader.reply();
-                see(&reply, &mut seen, &acknowledged);
-                if left > 0 && acknowledge(&server, &reply).status == 204 {
-                    acknowledged.insert(reply["id"].as_str().unwrap().to_owned());
-                }
-            }
-            server.command.as_ref().unwrap().signal(Signal::SIGKILL);
-            posting.join().unwrap()
-        });
-        posted.extend(taken);
-    }
+    let mut killed = KilledServers::of(&world, rounds);
     let server = Server::start(&world);
     let mut reader = Reader::new(&server, "/v1/replies");
     loop {
@@ -247,17 +218,13 @@ fn killed_servers_deliver_messages_of_tools_under_one_key() {
         let told = world.requests().iter().flat_map(results).collect::<Vec<_>>();
         let sent = told.iter().filter(|(_, text)| text == "Sent.");
         let mut sent = sent.map(|(id, _)| note(id.trim_start_matches('c').parse().unwrap()));
-        if posted.iter().all(|id: &String| seen.contains_key(id)) && sent.all(|note| seen.contains_key(&note))
-        {
+        let came = |of: &String| killed.replies.contains_key(of);
+        if killed.posted.iter().all(came) && sent.all(|note| came(&note)) {
             break;
         }
-        let reply = reader.reply();
-        see(&reply, &mut seen, &acknowledged);
-        assert_eq!(acknowledge(&server, &reply).status, 204, "{reply}");
-        acknowledged.insert(reply["id"].as_str().unwrap().to_owned());
+        killed.take(&server, &mut reader);
     }
-    let doubled: Vec<_> = seen.iter().filter(|(_, ids)| ids.len() != 1).collect();
-    assert!(doubled.is_empty(), "under two keys: {doubled:?}");
+    killed.assert_none_doubled();
     server.ends(Signal::SIGTERM, 0);
     assert_eq!(world.run(&["doctor", "--json"]).ok().json()["healthy"], true);
 }

@@ -442,7 +442,7 @@ fn heartbeat_follows_its_settings_in_a_running_server() {
 }
 
 /// Posts messages until the server is gone; the ids of those that it took.
-pub(super) fn post_until_gone(address: &str, token: &str, round: usize) -> Vec<String> {
+fn post_until_gone(address: &str, token: &str, round: usize) -> Vec<String> {
     let mut taken = Vec::new();
     for at in 0..12 {
         let key = format!("agent:main:direct:peer{}", at % 3);
@@ -472,13 +472,70 @@ pub(super) fn post_until_gone(address: &str, token: &str, round: usize) -> Vec<S
     taken
 }
 
-/// A reply came: it must not have been acknowledged before. Kept by the message that it answers.
-#[track_caller]
-fn see(reply: &Value, acknowledged: &BTreeSet<String>, keys: &mut BTreeMap<String, BTreeSet<String>>) {
-    let (id, key) = (reply["id"].as_str().unwrap(), reply["key"].as_str().unwrap());
-    assert!(!acknowledged.contains(id), "{id} was acknowledged");
-    let turn = key.strip_prefix("turn-").unwrap().split('/').next().unwrap();
-    keys.entry(turn.to_owned()).or_default().insert(id.to_owned());
+/// What servers took and gave, each of which was killed in the middle of its work.
+#[derive(Default)]
+pub(super) struct KilledServers {
+    /// The ids of messages that they took.
+    pub(super) posted: BTreeSet<String>,
+    acknowledged: BTreeSet<String>,
+    /// The ids of replies, by the message that they answer, and of others by what they say.
+    pub(super) replies: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl KilledServers {
+    /// So many, one after the other.
+    pub(super) fn of(world: &World, rounds: usize) -> Self {
+        let mut this = Self::default();
+        for round in 0..rounds {
+            let server = Server::start(world);
+            let mut reader = Reader::new(&server, "/v1/replies");
+            let (address, token) = (server.address.clone(), server.token.clone());
+            let taken = std::thread::scope(|scope| {
+                let posting = scope.spawn(|| post_until_gone(&address, &token, round));
+                for left in (0..=(round * 5) % 11).rev() {
+                    let reply = reader.reply();
+                    let id = this.see(&reply);
+                    // The last one is left for the next server.
+                    if left > 0 && acknowledge(&server, &reply).status == 204 {
+                        this.acknowledged.insert(id);
+                    }
+                }
+                server.command.as_ref().unwrap().signal(Signal::SIGKILL);
+                posting.join().unwrap()
+            });
+            this.posted.extend(taken);
+        }
+        this
+    }
+
+    /// A reply came: it must not have been acknowledged before.
+    #[track_caller]
+    fn see(&mut self, reply: &Value) -> String {
+        let (id, key) = (reply["id"].as_str().unwrap(), reply["key"].as_str().unwrap());
+        assert!(!self.acknowledged.contains(id), "{id} was acknowledged");
+        let of = match key.strip_prefix("turn-") {
+            Some(turn) => turn.split('/').next().unwrap(),
+            None => reply["text"].as_str().unwrap(),
+        };
+        self.replies.entry(of.to_owned()).or_default().insert(id.to_owned());
+        id.to_owned()
+    }
+
+    /// Takes the next reply of a server that stays.
+    #[track_caller]
+    pub(super) fn take(&mut self, server: &Server, reader: &mut Reader) {
+        let reply = reader.reply();
+        let id = self.see(&reply);
+        assert_eq!(acknowledge(server, &reply).status, 204, "{reply}");
+        self.acknowledged.insert(id);
+    }
+
+    /// Each reply came under one key.
+    #[track_caller]
+    pub(super) fn assert_none_doubled(&self) {
+        let doubled: Vec<_> = self.replies.iter().filter(|(_, ids)| ids.len() != 1).collect();
+        assert!(doubled.is_empty(), "under two keys: {doubled:?}");
+    }
 }
 
 #[test]
@@ -486,41 +543,15 @@ fn killed_servers_lose_no_message_and_answer_under_one_key() {
     let rounds = if std::env::var_os("QUIPU_FULL").is_some() { 100 } else { 5 };
     let world = world((0..rounds * 12 + 400).map(|_| says("Answered.")));
     world.unchecked();
-    let mut posted = BTreeSet::new();
-    let mut acknowledged: BTreeSet<String> = BTreeSet::new();
-    // The keys of each turn.
-    let mut keys: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for round in 0..rounds {
-        let server = Server::start(&world);
-        let mut reader = Reader::new(&server, "/v1/replies");
-        let (address, token) = (server.address.clone(), server.token.clone());
-        let taken = std::thread::scope(|scope| {
-            let posting = scope.spawn(|| post_until_gone(&address, &token, round));
-            for left in (0..=(round * 5) % 11).rev() {
-                let reply = reader.reply();
-                see(&reply, &acknowledged, &mut keys);
-                // The last one is left for the next server.
-                if left > 0 && acknowledge(&server, &reply).status == 204 {
-                    acknowledged.insert(reply["id"].as_str().unwrap().to_owned());
-                }
-            }
-            server.command.as_ref().unwrap().signal(Signal::SIGKILL);
-            posting.join().unwrap()
-        });
-        posted.extend(taken);
-    }
+    let mut killed = KilledServers::of(&world, rounds);
     let server = Server::start(&world);
     let mut reader = Reader::new(&server, "/v1/replies");
     // What was on its way when a server was killed may have been taken, too.
-    while posted.iter().any(|id| !keys.contains_key(id)) {
-        let reply = reader.reply();
-        see(&reply, &acknowledged, &mut keys);
-        assert_eq!(acknowledge(&server, &reply).status, 204, "{reply}");
-        acknowledged.insert(reply["id"].as_str().unwrap().to_owned());
+    while killed.posted.iter().any(|id| !killed.replies.contains_key(id)) {
+        killed.take(&server, &mut reader);
     }
-    let doubled: Vec<_> = keys.iter().filter(|(_, keys)| keys.len() != 1).collect();
-    assert!(doubled.is_empty(), "under two keys: {doubled:?}");
-    assert!(posted.len() >= rounds, "{}", posted.len());
+    killed.assert_none_doubled();
+    assert!(killed.posted.len() >= rounds, "{}", killed.posted.len());
     server.ends(Signal::SIGTERM, 0);
     assert_eq!(world.run(&["doctor", "--json"]).ok().json()["healthy"], true);
 }
