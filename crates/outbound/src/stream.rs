@@ -140,6 +140,8 @@ struct Message {
     repeat: Repeat,
     /// Media that were sent already and come again.
     repeated_media: usize,
+    /// Media that are not sent, or not yet, each with its number.
+    held_media: Vec<(usize, String)>,
     /// Media so far, those included.
     media_count: usize,
     reasoning: String,
@@ -169,6 +171,7 @@ impl Message {
             digest: TextDigest::default(),
             repeat: Repeat::Nothing,
             repeated_media: 0,
+            held_media: Vec::new(),
             media_count: 0,
             reasoning: String::new(),
             visible: String::new(),
@@ -400,7 +403,6 @@ impl ReplyStream {
         let rest = self.message.gate.finish();
         self.message.gate = SilenceGate::new();
         self.show(&rest);
-        self.judge_repeat();
         let chunks = self.message.chunker.finish();
         self.chunks(chunks, self.options.drain == DrainPoint::TextEnd);
         self.media_only();
@@ -501,9 +503,13 @@ impl ReplyStream {
                     let text = self.message.gate.release();
                     self.show(&text);
                     self.message.media_count += 1;
-                    if self.message.media_count > self.message.repeated_media
-                        && !self.sent.contains_media(&source)
-                    {
+                    if self.sent.contains_media(&source) {
+                        continue;
+                    }
+                    let comes_again = self.message.media_count <= self.message.repeated_media;
+                    if comes_again || matches!(self.message.repeat, Repeat::Digest(..)) {
+                        self.message.held_media.push((self.message.media_count, source));
+                    } else {
                         self.message.media.push(source);
                     }
                 }
@@ -584,6 +590,10 @@ impl ReplyStream {
         self.message.repeat = Repeat::Nothing;
         self.message.chunker.pass(&again);
         self.chunk(&rest);
+        let held = std::mem::take(&mut self.message.held_media);
+        let new = held.into_iter().filter(|(number, _)| *number > self.message.repeated_media);
+        let new: Vec<_> = new.map(|(_, source)| source).collect();
+        self.message.media.extend(new);
     }
 
     /// It is another answer than the one of which something was sent: it is sent whole.
@@ -592,9 +602,12 @@ impl ReplyStream {
         message.repeat = Repeat::Nothing;
         message.chunker = Chunker::new(self.options.chunks);
         message.chunked_from = message.visible_start;
-        self.left.end = 0;
+        message.repeated_media = 0;
+        let held = std::mem::take(&mut message.held_media);
         let whole = message.visible[message.visible_start..].to_owned();
+        (self.left.end, self.left.media) = (0, 0);
         self.chunk(&whole);
+        self.message.media.extend(held.into_iter().map(|(_, source)| source));
     }
 
     fn chunk(&mut self, text: &str) {

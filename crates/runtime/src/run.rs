@@ -408,6 +408,14 @@ impl Inner {
             && owed.turn != turn.id
         {
             self.answer_owed(key, owed, handle, &stop).await?;
+            if self
+                .replies
+                .as_ref()
+                .and_then(|replies| replies.owed(key))
+                .is_some_and(|owed| owed.turn != turn.id)
+            {
+                return Err("what another message is owed could not be said yet".into());
+            }
         }
         if self.replies.as_ref().is_none_or(|replies| replies.owed(key).is_none()) {
             self.sessions.renew(key).await.map_err(|failure| failure.message)?;

@@ -435,3 +435,33 @@ proptest! {
         prop_assert!(outbox.replies().iter().all(|reply| reply.closed));
     }
 }
+
+#[test]
+fn another_answer_after_a_crash_has_its_own_media() {
+    let media = |name: &str| format!("MEDIA: https://example.org/{name}.png\n");
+    let first = format!("Look at this one first.\n\n{}\nAnd then at what follows behind it.\n", media("a"));
+    let mut outbox = Outbox::new();
+    let mut stream = stream(options());
+    recorded(&mut outbox, stream.on(MessageStarted, 0));
+    recorded(&mut outbox, stream.on(Text(&first), 0));
+    recorded(&mut outbox, stream.on(ToolStarted, 0));
+    let progress = outbox.progress(&stream.key());
+    assert_eq!(progress.media, 1);
+    let again = |text: &str| {
+        let mut stream = ReplyStream::new("run".into(), options());
+        stream.resume_next(progress.clone());
+        let inputs = [MessageStarted, Text(text), END];
+        inputs.iter().flat_map(|input| short(&stream.on(*input, 0))).collect::<Vec<_>>()
+    };
+    let sent = again(&format!("Other words.\n\n{}\nThe end.", media("b")));
+    assert!(
+        sent.concat().contains("Other words.") && sent.concat().contains("+https://example.org/b.png"),
+        "{sent:?}"
+    );
+    let more = again(&format!("{first}\nAnd last:\n\n{}", media("b")));
+    assert!(
+        !more.concat().contains("a.png") && more.concat().contains("+https://example.org/b.png"),
+        "{more:?}"
+    );
+    assert!(!more.concat().contains("Look at"), "{more:?}");
+}

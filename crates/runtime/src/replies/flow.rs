@@ -14,7 +14,7 @@ use crate::keys::SessionKey;
 /// Bytes of a line without an end that wait for it, as they may be half of a secret.
 const OPEN_LINE: usize = 4 << 10;
 /// Bytes of a block of a private key that wait for its end.
-const OPEN_KEY: usize = 16 << 10;
+const OPEN_KEY: usize = 64 << 10;
 /// Bytes before new text by which a secret in it is recognised.
 const BEHIND: usize = 4 << 10;
 
@@ -109,7 +109,7 @@ impl ReplyFlow {
             Event::MessageDelta { delta: Delta::Text { text, .. }, .. } => {
                 let Some(open) = &mut self.open else { return Vec::new() };
                 open.text.push_str(text);
-                let text = open.take(certain(&open.text), world.seal);
+                let text = open.take(certain(&open.text, open.passed), world.seal);
                 self.stream.on(StreamInput::Text(&text), world.at)
             }
             Event::MessageDelta { delta: Delta::TextEnded { .. }, .. } => {
@@ -219,13 +219,20 @@ impl OpenText {
     }
 }
 
-/// Where the part of a text ends that nothing that follows makes a secret of: behind its last line, or the last word of a long one.
-fn certain(text: &str) -> usize {
-    let line = text.rfind('\n').map_or(0, |at| at + 1);
-    let word = || text.rfind(char::is_whitespace).map_or(line, |at| text.ceil_char_boundary(at + 1));
+/// Where the part of a text ends that nothing that follows makes a secret of: behind its last line, or the last word of a long one, and before
+/// a private key that has not ended. `passed` of it was passed on before.
+fn certain(text: &str, passed: usize) -> usize {
+    let line = text[passed..].rfind('\n').map_or(passed, |at| passed + at + 1);
+    let word =
+        || text[line..].rfind(char::is_whitespace).map_or(line, |at| text.ceil_char_boundary(line + at + 1));
     let end = if text.len() - line > OPEN_LINE { word() } else { line };
-    match text[..end].rfind("-----BEGIN ") {
-        Some(at) if !text[at..end].contains("-----END ") && end - at <= OPEN_KEY => at,
-        Some(_) | None => end,
+    let mut from = passed;
+    while let Some(begin) = text[from..end].find("-----BEGIN ").map(|at| from + at) {
+        match text[begin..end].find("-----END ") {
+            Some(at) => from = begin + at,
+            None if end - begin <= OPEN_KEY => return begin,
+            None => return end,
+        }
     }
+    end
 }

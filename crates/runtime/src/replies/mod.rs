@@ -182,7 +182,7 @@ impl Replies {
         let outboxes = found.into_iter().map(|(route, (deliveries, rows))| {
             (route, RouteOutbox { outbox: Outbox::restore(deliveries), rows })
         });
-        Ok(Self(Arc::new(Inner {
+        let replies = Self(Arc::new(Inner {
             store,
             routes,
             began: Instant::now(),
@@ -195,7 +195,9 @@ impl Replies {
             wake: Notify::new(),
             settled: Notify::new(),
             refused: Mutex::default(),
-        })))
+        }));
+        replies.end_abandoned().await?;
+        Ok(replies)
     }
 
     /// A chat of this route can be reached now.
@@ -288,8 +290,14 @@ impl Replies {
     async fn put_owed(&self, key: &SessionKey, owed: OwedReply, more: Vec<Op>) -> Result<(), StoreError> {
         let before = self.owed(key).map(|before| ReplyRow::Owed(Box::new(before)).take());
         let put = ReplyRow::Owed(Box::new(owed.clone())).put(&key.to_string());
-        let ops = before.into_iter().chain([put]).chain(more).collect();
-        self.0.store.commit(Commit { ops, durability: Durability::Process, ..Commit::default() }).await?;
+        let rest: Vec<Op> = [put].into_iter().chain(more).collect();
+        let commit = |ops| Commit { ops, durability: Durability::Process, ..Commit::default() };
+        let ops = before.into_iter().chain(rest.iter().cloned()).collect();
+        match self.0.store.commit(commit(ops)).await {
+            // A task was ended between a commit and what it remembers of it.
+            Err(StoreError::Missing { .. }) => self.0.store.commit(commit(rest)).await?,
+            stored => stored?,
+        }
         lock(&self.0.owed).insert(key.clone(), owed);
         Ok(())
     }
@@ -331,15 +339,13 @@ impl Replies {
 
     /// Delivers. It never ends.
     pub(crate) async fn deliver(&self) {
-        {
-            // What an offer that was dropped was about is offered again.
-            let mut outboxes = lock(&self.0.outboxes);
-            for one in outboxes.values_mut() {
-                one.outbox = Outbox::restore(one.outbox.replies().to_vec());
-            }
-            lock(&self.0.changed).extend(outboxes.keys().cloned());
-        }
         let mut under_way = FuturesUnordered::new();
+        // Until it is stored what came of an offer, nothing more is offered on its route.
+        let mut busy: HashSet<Route> = HashSet::new();
+        for (route, ended) in self.restored() {
+            busy.insert(route.clone());
+            under_way.push(self.store_ended(route, ended));
+        }
         let mut pauses: HashMap<Route, i64> = HashMap::new();
         loop {
             let now = self.now();
@@ -347,11 +353,15 @@ impl Replies {
             routes.extend(pauses.iter().filter(|(_, due)| **due <= now).map(|(route, _)| route.clone()));
             for route in routes {
                 pauses.remove(&route);
+                if busy.contains(&route) {
+                    continue;
+                }
                 let Some(ReplyRoute { sink, patience, .. }) = self.next_route(&route) else { continue };
                 let mut outboxes = lock(&self.0.outboxes);
                 let Some(one) = outboxes.get_mut(&route) else { continue };
                 if let Some(offer) = one.outbox.next(now) {
                     drop(outboxes);
+                    busy.insert(route.clone());
                     under_way.push(self.offer(route, sink, patience, offer));
                 } else if let Some(due) = one.outbox.deadline(now) {
                     pauses.insert(route, due);
@@ -361,6 +371,7 @@ impl Replies {
             tokio::select! {
                 () = self.0.wake.notified() => {}
                 Some(route) = under_way.next(), if !under_way.is_empty() => {
+                    busy.remove(&route);
                     lock(&self.0.changed).insert(route);
                 }
                 () = self.sleep(due) => {}
@@ -368,15 +379,60 @@ impl Replies {
         }
     }
 
+    /// What is offered again, and by route the parts that were acknowledged or refused: whether that was stored is not known, as deliveries
+    /// can be dropped at any moment.
+    fn restored(&self) -> Vec<(Route, Vec<(ReplyKey, u32)>)> {
+        let mut outboxes = lock(&self.0.outboxes);
+        for one in outboxes.values_mut() {
+            one.outbox = Outbox::restore(one.outbox.replies().to_vec());
+        }
+        lock(&self.0.changed).extend(outboxes.keys().cloned());
+        let ended = |one: &RouteOutbox| {
+            let parts = one.outbox.replies().iter().flat_map(|reply| {
+                let ended = (0..).zip(&reply.parts);
+                let ended = ended.filter(|(_, part)| !matches!(part.state, PartState::Waiting { .. }));
+                ended.map(|(part, _)| (reply.key.clone(), part))
+            });
+            parts.collect::<Vec<_>>()
+        };
+        let of_routes = outboxes.iter().map(|(route, one)| (route.clone(), ended(one)));
+        of_routes.filter(|(_, ended)| !ended.is_empty()).collect()
+    }
+
+    /// Stores what came of offers that were made before.
+    fn store_ended(&self, route: Route, ended: Vec<(ReplyKey, u32)>) -> BoxFuture<'_, Route> {
+        Box::pin(async move {
+            let sink = ended.first().and_then(|(key, _)| self.route_of(&route, key)).map(|there| there.sink);
+            for (key, part) in ended {
+                self.stored_at_last(&route, &key).await;
+                if let Some(sink) = &sink {
+                    sink.stored(&key, part);
+                }
+            }
+            route
+        })
+    }
+
+    /// Until it is stored what came of an offer; after a crash the message comes once more.
+    async fn stored_at_last(&self, route: &Route, key: &ReplyKey) {
+        while self.store_delivered(route, key).await.is_err() {
+            tokio::time::sleep(STORE_RETRY).await;
+        }
+    }
+
     /// Where the next reply of a route goes.
     fn next_route(&self, route: &Route) -> Option<ReplyRoute> {
-        let conversation = {
+        let next = {
             let outboxes = lock(&self.0.outboxes);
-            let one = outboxes.get(route)?;
-            let next = one.outbox.replies().iter().find(|reply| reply.is_waiting())?;
-            let (conversation, _) = one.rows.get(&next.key)?;
-            SessionKey::parse(conversation).ok()?
+            let replies = outboxes.get(route)?.outbox.replies();
+            replies.iter().find(|reply| reply.is_waiting())?.key.clone()
         };
+        self.route_of(route, &next)
+    }
+
+    /// Where a reply goes.
+    fn route_of(&self, route: &Route, key: &ReplyKey) -> Option<ReplyRoute> {
+        let conversation = SessionKey::parse(&self.queue_of(route, key)).ok()?;
         self.0.routes.route(&conversation, route)
     }
 
@@ -411,10 +467,7 @@ impl Replies {
                 }
             };
             if self.came_of(&route, &key, part, result) {
-                // Until it is stored nothing more is offered on this route; after a crash the message comes once more.
-                while self.store_delivered(&route, &key).await.is_err() {
-                    tokio::time::sleep(STORE_RETRY).await;
-                }
+                self.stored_at_last(&route, &key).await;
                 sink.stored(&key, part);
             }
             route

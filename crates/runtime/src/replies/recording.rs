@@ -158,20 +158,28 @@ impl Replies {
         let Some(owed) = self.owed(key) else { return Ok(()) };
         let storing = self.0.storing.lock(&owed.route).await;
         let begun = self.begun(&owed);
-        let (mut ops, mut delivered) = (Vec::new(), Vec::new());
+        let (mut changes, mut delivered) = (Vec::new(), Vec::new());
         for key in &begun {
             let Some(mut reply) = self.stored_reply(&owed.route, key) else { continue };
             reply.delivery.closed = true;
             let (queue, is_settled) = (self.queue_of(&owed.route, key), reply.delivery.is_settled());
             let row = ReplyRow::Reply(Box::new(reply));
-            ops.push(row.take());
-            ops.extend((!is_settled).then(|| row.put(&queue)));
+            changes.push([Some(row.take()), (!is_settled).then(|| row.put(&queue))]);
             delivered.extend(is_settled.then_some(key));
         }
         let route = owed.route.clone();
-        ops.push(ReplyRow::Owed(Box::new(owed)).take());
-        match self.commit(ops).await {
-            Ok(()) | Err(StoreError::Missing { .. }) => {}
+        changes.push([Some(ReplyRow::Owed(Box::new(owed)).take()), None]);
+        match self.commit(changes.iter().flatten().flatten().cloned().collect()).await {
+            Ok(()) => {}
+            // A task was ended between a commit and what it remembers of it.
+            Err(StoreError::Missing { .. }) => {
+                for change in changes {
+                    match self.commit(change.into_iter().flatten().collect()).await {
+                        Ok(()) | Err(StoreError::Missing { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
             Err(error) => return Err(error),
         }
         if let Some(one) = lock(&self.0.outboxes).get_mut(&route) {
@@ -189,11 +197,33 @@ impl Replies {
     fn begun(&self, owed: &OwedReply) -> Vec<ReplyKey> {
         let outboxes = lock(&self.0.outboxes);
         let replies = outboxes.get(&owed.route).map(|one| one.outbox.replies()).unwrap_or_default();
-        let is_of_run = |key: &ReplyKey| {
-            key.as_str().rsplit_once('/').is_some_and(|(turn, _)| turn == owed.turn.as_str())
-        };
-        let begun = replies.iter().filter(|reply| !reply.closed && is_of_run(&reply.key));
+        let begun = replies.iter().filter(|reply| !reply.closed && is_of(&reply.key, owed));
         begun.map(|reply| reply.key.clone()).collect()
+    }
+
+    /// Ends replies that were begun by a run of which nothing is owed any more.
+    pub(super) async fn end_abandoned(&self) -> Result<(), StoreError> {
+        let abandoned: Vec<(Route, ReplyKey)> = {
+            let owed = lock(&self.0.owed);
+            let mut outboxes = lock(&self.0.outboxes);
+            let mut abandoned = Vec::new();
+            for (route, one) in outboxes.iter_mut() {
+                let begun = one.outbox.replies().iter().filter(|reply| !reply.closed);
+                let keys: Vec<_> = begun
+                    .map(|reply| reply.key.clone())
+                    .filter(|key| !owed.values().any(|owed| is_of(key, owed)))
+                    .collect();
+                for key in keys {
+                    one.outbox.close(&key);
+                    abandoned.push((route.clone(), key));
+                }
+            }
+            abandoned
+        };
+        for (route, key) in abandoned {
+            self.store_delivered(&route, &key).await?;
+        }
+        Ok(())
     }
 
     /// Stores that a part of a reply was acknowledged or refused. A reply that is delivered leaves the store.
@@ -209,7 +239,10 @@ impl Replies {
             Ok(()) | Err(StoreError::Missing { .. }) => {}
             Err(error) => return Err(error),
         }
-        self.forget(route, key, &storing);
+        // What was acknowledged meanwhile is stored by whoever took it down.
+        if is_settled {
+            self.forget(route, key, &storing);
+        }
         Ok(())
     }
 
@@ -227,7 +260,7 @@ impl Replies {
     }
 
     /// The queue under which the store has a reply.
-    fn queue_of(&self, route: &Route, key: &ReplyKey) -> String {
+    pub(super) fn queue_of(&self, route: &Route, key: &ReplyKey) -> String {
         let outboxes = lock(&self.0.outboxes);
         let row = outboxes.get(route).and_then(|one| one.rows.get(key));
         row.map(|(queue, _)| queue.clone()).unwrap_or_default()
@@ -247,6 +280,11 @@ impl Replies {
         drop(outboxes);
         self.0.settled.notify_waiters();
     }
+}
+
+/// Whether a reply is one of this run.
+fn is_of(key: &ReplyKey, owed: &OwedReply) -> bool {
+    key.as_str().rsplit_once('/').is_some_and(|(turn, _)| turn == owed.turn.as_str())
 }
 
 fn key_of(output: &StreamOutput) -> Option<&ReplyKey> {
