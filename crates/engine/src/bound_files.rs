@@ -15,7 +15,7 @@ use crate::policy::Grant;
 
 /// Directories in which paths of one command are looked for.
 const DIRECTORIES: usize = 8;
-/// Files of one command at most that are looked at; a command with more is bound to no bytes that could be equal again.
+/// Files of one command at most that are looked at. Where there may be more, no yes to it lasts.
 const FILES: usize = 64;
 /// Bytes of a file that are read at most. Of a larger one its size and times count.
 const READ: u64 = 256 << 20;
@@ -52,34 +52,47 @@ impl From<Grant> for BoundGrant {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileStamp(Option<[i64; 7]>);
 
-/// The files that a command runs by their paths, in the order in which it names them.
-pub(crate) fn command_files(command: &str, cwd: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+/// What stands for the files that were not looked at.
+const UNCOUNTED: &str = "not read: there are too many files";
+
+/// The files that a command runs by their paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CommandFiles {
+    /// Scripts, then programs.
+    pub(crate) paths: Vec<PathBuf>,
+    /// Whether there are no more.
+    pub(crate) are_all: bool,
+}
+
+/// The files that a command runs by their paths, scripts before programs.
+pub(crate) fn command_files(command: &str, cwd: &Path, home: Option<&Path>) -> CommandFiles {
     let found = run_files(command);
     let absolute = |below: &Path, text: &str| match (text.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => home.join(rest),
         // One that is absolute stands for itself.
         _ => below.join(text),
     };
+    let mut are_all = true;
     let mut directories = vec![cwd.to_path_buf()];
     for directory in &found.directories {
         let within: Vec<PathBuf> = directories.iter().map(|known| absolute(known, directory)).collect();
         directories.extend(within.into_iter().filter(|path| path.is_dir()));
+        are_all &= directories.len() <= DIRECTORIES;
         directories.truncate(DIRECTORIES);
     }
+    // Where nothing is run by path, it makes no difference which directories there are.
+    are_all |= found.programs.is_empty() && found.scripts.is_empty();
     let mut files: Vec<PathBuf> = Vec::new();
     let mut add = |path: PathBuf| {
-        if files.len() < FILES && !files.contains(&path) {
+        if files.contains(&path) {
+            return;
+        }
+        if files.len() < FILES {
             files.push(path);
+        } else {
+            are_all = false;
         }
     };
-    for program in &found.programs {
-        let there: Vec<PathBuf> = places(&directories, program, &absolute);
-        // One that is made before it runs counts as well: there is nothing now.
-        if there.is_empty() {
-            add(absolute(cwd, program));
-        }
-        there.into_iter().for_each(&mut add);
-    }
     for words in &found.scripts {
         for ScriptWord { text, follows_option } in words {
             let there = places(&directories, text, &absolute);
@@ -90,7 +103,15 @@ pub(crate) fn command_files(command: &str, cwd: &Path, home: Option<&Path>) -> V
             }
         }
     }
-    files
+    for program in &found.programs {
+        let there: Vec<PathBuf> = places(&directories, program, &absolute);
+        // One that is made before it runs counts as well: there is nothing now.
+        if there.is_empty() {
+            add(absolute(cwd, program));
+        }
+        there.into_iter().for_each(&mut add);
+    }
+    CommandFiles { paths: files, are_all }
 }
 
 /// Where a path is a file.
@@ -105,9 +126,12 @@ fn places(directories: &[PathBuf], text: &str, absolute: &dyn Fn(&Path, &str) ->
     places
 }
 
-/// The same files with their bytes.
-pub(crate) fn bound(files: Vec<PathBuf>) -> Vec<BoundFile> {
-    files.into_iter().map(|path| BoundFile { content: content_of(&path), path }).collect()
+/// The same files with their bytes. Where there are more, nothing is equal to what this is.
+pub(crate) fn bound(files: CommandFiles) -> Vec<BoundFile> {
+    let rest = BoundFile { path: PathBuf::new(), content: Some(UNCOUNTED.to_owned()) };
+    let rest = (!files.are_all).then_some(rest);
+    let files = files.paths.into_iter().map(|path| BoundFile { content: content_of(&path), path });
+    files.chain(rest).collect()
 }
 
 fn content_of(path: &Path) -> Option<String> {
@@ -153,6 +177,9 @@ pub(crate) fn stamp(path: &Path) -> FileStamp {
 
 /// Why a yes that was bound to `then` does not count for `now`; `None` where it does.
 pub(crate) fn difference(then: &[BoundFile], now: &[BoundFile]) -> Option<String> {
+    if now.iter().any(|file| file.content.as_deref() == Some(UNCOUNTED)) {
+        return Some("You allowed it, but it names more files than can be compared.".to_owned());
+    }
     let was = |path: &Path| then.iter().find(|file| file.path == path);
     for file in now {
         let shown = file.path.display();
@@ -182,7 +209,8 @@ impl ShownPrograms {
     /// Looks at the programs of a command.
     pub(crate) fn show(&self, call: String, command: &str, cwd: &Path) {
         let files = command_files(command, cwd, std::env::home_dir().as_deref());
-        let stamped = files.into_iter().map(|path| (stamp(&path), path)).map(|(stamp, path)| (path, stamp));
+        let stamped =
+            files.paths.into_iter().map(|path| (stamp(&path), path)).map(|(stamp, path)| (path, stamp));
         self.lock().insert(call, stamped.collect());
     }
 
@@ -211,7 +239,7 @@ mod tests {
         let found = command_files(command, cwd, Some(&cwd.join("home")));
         // Without `.` in it.
         let shown = |path: &PathBuf| path.strip_prefix(cwd).unwrap_or(path).components().collect::<PathBuf>();
-        found.iter().map(|path| shown(path).display().to_string()).collect()
+        found.paths.iter().map(|path| shown(path).display().to_string()).collect()
     }
 
     #[test]
@@ -230,14 +258,40 @@ mod tests {
         // Either of them may be meant.
         assert_eq!(files("cd sub && ./run.sh", cwd), ["run.sh", "sub/run.sh"]);
         assert_eq!(files("make && ./made", cwd), ["made"]);
-        assert_eq!(files("/bin/sh -c ./run.sh", cwd), ["/bin/sh", "run.sh"]);
+        assert_eq!(files("/bin/sh -c ./run.sh", cwd), ["run.sh", "/bin/sh"]);
+        assert_eq!(files("cat run.sh | sudo bash", cwd), ["run.sh"]);
+    }
+
+    #[test]
+    fn more_files_than_are_looked_at_are_equal_to_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let cwd = dir.path();
+        std::fs::write(cwd.join("run.sh"), "one").unwrap();
+        let line = |count: usize| {
+            let words: Vec<String> = (0..count).map(|number| format!("a/{number}")).collect();
+            format!("echo {}; cat run.sh | bash", words.join(" "))
+        };
+        let few = command_files(&line(FILES - 1), cwd, None);
+        assert!(few.are_all && few.paths.len() == FILES, "{few:?}");
+        assert_eq!(difference(&bound(few.clone()), &bound(few)), None);
+        let many = command_files(&line(FILES), cwd, None);
+        assert!(!many.are_all && many.paths.contains(&cwd.join("run.sh")), "{many:?}");
+        let many = bound(many);
+        assert!(difference(&many, &many).unwrap().contains("more files"));
+        // Nor are those of directories that are not looked into.
+        for number in 0..=DIRECTORIES {
+            std::fs::create_dir(cwd.join(format!("d{number}"))).unwrap();
+        }
+        let enter: String = (0..=DIRECTORIES).map(|number| format!("cd d{number}; cd ..; ")).collect();
+        assert!(!command_files(&format!("{enter}./run.sh"), cwd, None).are_all);
+        assert!(command_files(&format!("{enter}ls"), cwd, None).are_all);
     }
 
     #[test]
     fn difference_names_the_file_that_changed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run.sh");
-        let now = || bound(vec![path.clone()]);
+        let now = || bound(CommandFiles { paths: vec![path.clone()], are_all: true });
         let missing = now();
         std::fs::write(&path, "one").unwrap();
         let (one, before) = (now(), stamp(&path));

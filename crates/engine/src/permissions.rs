@@ -14,7 +14,7 @@ use quipu_workspace::{
     SandboxSupport, file_key, git_directories, has_other_names,
 };
 
-use crate::bound_files::{BoundFile, BoundGrant, bound, command_files, difference};
+use crate::bound_files::{BoundFile, BoundGrant, CommandFiles, bound, command_files, difference};
 use crate::permission_settings::{PermissionMode, PermissionRules, TravelRule, WorkspaceAccess};
 use crate::policy::{Decision, Grant, GrantError, Policy, Proposal, input_subject};
 use crate::rulings::{RuleRoots, RuleVerdict, judged_command, judged_files, ruling};
@@ -50,6 +50,23 @@ enum GrantState {
     Holds,
     /// It is for other bytes: why.
     Changed(String),
+}
+
+/// The files that a command runs by path, as they are now.
+fn files_of(bounds: &Bounds, grant: &Grant) -> Vec<BoundFile> {
+    files_by_path(bounds, grant).map(bound).unwrap_or_default()
+}
+
+/// Which files a command runs by path; `None` for other tools.
+fn files_by_path(bounds: &Bounds, grant: &Grant) -> Option<CommandFiles> {
+    if grant.tool != "bash" {
+        return None;
+    }
+    let command = match grant.subject.strip_prefix(WANTS).and_then(|rest| rest.split_once('\n')) {
+        Some((_, command)) => command,
+        None => &grant.subject,
+    };
+    Some(command_files(command, &bounds.roots.cwd, bounds.roots.home.as_deref()))
 }
 
 fn by_grant(grants: impl IntoIterator<Item = BoundGrant>) -> HashMap<Grant, Vec<BoundFile>> {
@@ -206,8 +223,8 @@ impl Permissions {
         self.bounds().unconfined.clone()
     }
 
-    /// Allows this from now on. Says no for what is always asked: files where secrets are kept, and changes of files with
-    /// other names (hard links).
+    /// Allows this from now on. Says no for what is always asked: files where secrets are kept, changes of files with
+    /// other names (hard links), and commands that run more files by path than are compared.
     pub fn allow(&self, grant: Grant) -> bool {
         let lasting = self.may_last(&grant);
         if lasting {
@@ -222,25 +239,13 @@ impl Permissions {
     /// The grant with the files that it is bound to: as they were when it was asked, or else as they are now.
     pub fn bound(&self, grant: Grant) -> BoundGrant {
         let asked = self.asked().get(&grant).cloned();
-        let files = asked.unwrap_or_else(|| self.files_of(&self.bounds(), &grant));
+        let files = asked.unwrap_or_else(|| files_of(&self.bounds(), &grant));
         BoundGrant { grant, files }
-    }
-
-    /// The files that a command runs by path, as they are now.
-    fn files_of(&self, bounds: &Bounds, grant: &Grant) -> Vec<BoundFile> {
-        if grant.tool != "bash" {
-            return Vec::new();
-        }
-        let command = match grant.subject.strip_prefix(WANTS).and_then(|rest| rest.split_once('\n')) {
-            Some((_, command)) => command,
-            None => &grant.subject,
-        };
-        bound(command_files(command, &bounds.roots.cwd, bounds.roots.home.as_deref()))
     }
 
     /// A person is about to be asked: a yes is for the files as they are now.
     fn remember_asked(&self, bounds: &Bounds, grant: Grant) {
-        let files = self.files_of(bounds, &grant);
+        let files = files_of(bounds, &grant);
         let mut asked = self.asked();
         if asked.len() >= ASKED {
             asked.clear();
@@ -268,7 +273,10 @@ impl Permissions {
             bounds.restores.reach(path, AccessMode::Read) != Reach::Secret
                 && (reads || !has_other_names(path))
         };
-        grant.tool == "bash" || grant.subject.lines().all(|path| may_last(Path::new(path)))
+        if let Some(files) = files_by_path(&bounds, grant) {
+            return files.are_all;
+        }
+        grant.subject.lines().all(|path| may_last(Path::new(path)))
     }
 
     fn grants(&self) -> MutexGuard<'_, HashMap<Grant, Vec<BoundFile>>> {
@@ -312,7 +320,7 @@ impl Permissions {
         let mut state = GrantState::None;
         let mut now = None;
         for files in kept.into_iter().flatten() {
-            let now = now.get_or_insert_with(|| self.files_of(bounds, grant));
+            let now = now.get_or_insert_with(|| files_of(bounds, grant));
             match difference(&files, now) {
                 None => return GrantState::Holds,
                 Some(why) => state = GrantState::Changed(why),

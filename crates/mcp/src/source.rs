@@ -250,7 +250,7 @@ impl McpTools {
         if listing.is_cut {
             let count = listing.definitions.len();
             (self.notice)(format!(
-                "The MCP server {name} declares too many tools (more than {SERVER_TOOLS}, or {} MiB); what comes after that is left out, and {count} are used",
+                "The MCP server {name} declares too many tools (more than {SERVER_TOOLS}, or {} MiB, or too many pages); what comes after that is left out, and {count} are used",
                 DEFINITIONS_BYTES >> 20
             ));
         }

@@ -1,10 +1,32 @@
 //! Which files a command line runs by their paths: programs, and scripts that it hands to interpreters.
 
-use crate::programs::{Nature, is_interpreter, nature};
+use crate::programs::{Nature, is_interpreter, is_shell, nature};
 use crate::shell::{DEPTH_LIMIT, FileUse, Part, Unit, Word, parse};
 
 /// What separates words where a command line cannot be read.
 const SEPARATORS: &str = ";&|()<>{}`$\"'=";
+/// Programs that start a shell by themselves, or read commands from their input.
+const STARTERS: &[&str] = &[
+    "su", "runuser", "ssh", "chroot", "nsenter", "unshare", "at", "batch", "parallel", "expect", "gdb",
+    "lldb", "fakeroot", "proot", "script",
+];
+/// Programs that run others and are no wrappers for rules.
+const RUNNERS: &[&str] = &[
+    "exec",
+    "builtin",
+    "trap",
+    "docker",
+    "podman",
+    "kubectl",
+    "uv",
+    "poetry",
+    "pipenv",
+    "npx",
+    "nix",
+    "nix-shell",
+];
+/// Letters of options of `python` that have no value.
+const PYTHON_FLAGS: &str = "uBOsEIbdPqSvx";
 
 /// Words of a command line that may name files which it runs. A path may begin with `~/`, and one that is not absolute begins in the
 /// directory of the command, or in one that it changes to.
@@ -64,6 +86,9 @@ impl RunFiles {
         if matches!(base, "source" | ".") || is_interpreter(base) {
             self.scripts.push(script_words(arguments));
         }
+        if let Some(code) = known_code(arguments).filter(|_| base == "eval" && depth < DEPTH_LIMIT) {
+            self.code(&code, depth + 1);
+        }
         match nature(words) {
             Nature::Runs(_, rest) if depth < DEPTH_LIMIT => self.command(&rest, depth + 1),
             Nature::Code(code) if depth < DEPTH_LIMIT => self.code(&code, depth + 1),
@@ -88,8 +113,12 @@ impl RunFiles {
             Part::Command(command) => command.words.get(1..).unwrap_or_default(),
             Part::Redirection { usage: FileUse::Write, .. } | Part::Variable(_) => &[],
         };
-        let texts = words.iter().filter_map(text_of);
-        self.scripts.extend(texts.map(|text| vec![ScriptWord { text, follows_option: false }]));
+        for text in words.iter().filter_map(text_of) {
+            // Such as `if=run.sh`.
+            let value = text.split_once('=').map(|(_, value)| value.to_owned());
+            let each = [Some(text), value].into_iter().flatten();
+            self.scripts.extend(each.map(|text| vec![ScriptWord { text, follows_option: false }]));
+        }
     }
 
     fn program(&mut self, path: &str) {
@@ -99,18 +128,180 @@ impl RunFiles {
     }
 }
 
-/// Whether a command is an interpreter that reads its code from its input.
+/// Whether a command is, or runs, an interpreter that reads its code from its input, or evaluates what another command prints. What is
+/// not known counts as one that does.
 fn reads_code(words: &[Word], depth: usize) -> bool {
-    if let Nature::Runs(_, rest) = nature(words)
-        && depth < DEPTH_LIMIT
-    {
-        return reads_code(&rest, depth + 1);
-    }
     let Some((first, arguments)) = words.split_first() else { return false };
-    let name = text_of(first).unwrap_or_default();
-    is_interpreter(name.rsplit('/').next().unwrap_or_default())
-        && (script_words(arguments).is_empty()
-            || arguments.iter().filter_map(text_of).any(|text| text == "-s" || text == "-"))
+    let kind = nature(words);
+    match &kind {
+        Nature::Runs(_, rest) if depth < DEPTH_LIMIT => return reads_code(rest, depth + 1),
+        Nature::Code(code) if depth < DEPTH_LIMIT => return has_reader(code, depth + 1),
+        _ => {}
+    }
+    let name = base_of(first);
+    match name.as_str() {
+        // `<(…)` is a word of which nothing is known.
+        "source" | "." => {
+            let is_input = |text: String| names_input(&text);
+            arguments.iter().any(|word| text_of(word).map_or(word.units == [Unit::Unknown], is_input))
+        }
+        "eval" => {
+            known_code(arguments).is_none_or(|code| depth >= DEPTH_LIMIT || has_reader(&code, depth + 1))
+        }
+        _ if is_interpreter(&name) || text_of(first).is_none() => {
+            lacks_script(&name, words) || name_input(arguments)
+        }
+        _ if matches!(kind, Nature::Wrapper(_) | Nature::Runs(..)) || RUNNERS.contains(&name.as_str()) => {
+            runs_reader(&name, arguments, depth)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a command of this code reads code from the input that they share. What cannot be read may have one.
+fn has_reader(code: &str, depth: usize) -> bool {
+    let (parts, unreadable) = parse(code, depth);
+    let reads = |part: &Part| matches!(part, Part::Command(command) if reads_code(&command.words, depth));
+    unreadable.is_some() || parts.iter().any(reads)
+}
+
+/// Whether a program that runs others, with these arguments, starts one that reads code from its input.
+fn runs_reader(name: &str, arguments: &[Word], depth: usize) -> bool {
+    let starts_shell = |word: &Word| {
+        let text = text_of(word).unwrap_or_default();
+        let letters = text.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+        matches!(text.as_str(), "--shell" | "--login")
+            || letters.is_some_and(|letters| letters.contains(['s', 'i', 'S']))
+    };
+    let has_input = name_input(arguments);
+    STARTERS.contains(&name)
+        || (name == "uv" && has_input)
+        || (matches!(name, "sudo" | "doas" | "systemd-run") && arguments.iter().any(starts_shell))
+        || arguments.iter().enumerate().any(|(at, word)| {
+            let Some(text) = text_of(word) else {
+                // It may be the program.
+                return arguments.get(..at).is_some_and(|before| before.iter().all(Word::may_be_option));
+            };
+            if text.contains(char::is_whitespace) {
+                return depth >= DEPTH_LIMIT || has_reader(&text, depth + 1);
+            }
+            let (rest, program) = (arguments.get(at..).unwrap_or_default(), base_of(word));
+            if !is_interpreter(&program) {
+                return false;
+            }
+            if is_shell(&program)
+                && depth < DEPTH_LIMIT
+                && let Nature::Code(code) = nature(rest)
+            {
+                return has_reader(&code, depth + 1);
+            }
+            has_input || lacks_script(&program, rest)
+        })
+}
+
+/// Whether no argument of an interpreter is surely the script that it runs, or its code.
+fn lacks_script(name: &str, words: &[Word]) -> bool {
+    let arguments = words.get(1..).unwrap_or_default();
+    let is_python = ["python", "pypy", "ipython"].iter().any(|start| name.starts_with(start));
+    match name {
+        // They read what their arguments name, and commands from their input.
+        "bc" | "ed" | "ex" | "vi" | "vim" | "nvim" | "irb" | "ghci" | "jshell" | "sqlite3" => return true,
+        // It reads its input, or what another command prints, only where an argument names that.
+        "make" | "gmake" => return !arguments.iter().all(Word::is_known),
+        _ => {}
+    }
+    let mut may_be_value = false;
+    for (at, argument) in arguments.iter().enumerate() {
+        let text = text_of(argument);
+        let Some(option) = text.as_deref().filter(|text| text.starts_with(['-', '+'])) else {
+            // What is not known may be nothing.
+            if text.is_some() && !may_be_value {
+                return matches!((name, text.as_deref()), ("deno" | "bun", Some("repl" | "eval")));
+            }
+            may_be_value = argument.may_be_option();
+            continue;
+        };
+        if is_shell(name) {
+            let letters = option.get(1..).unwrap_or_default();
+            // Code that could not be followed may read more of it.
+            let has_more = letters.contains(['s', 'c']) || letters.matches(['o', 'O']).count() > 1;
+            if option == "-" || (!letters.starts_with('-') && has_more) {
+                return true;
+            }
+        } else if option == "-m" && is_python {
+            return nature(words) != Nature::Plain;
+        } else if option == "-i" && (is_python || name.starts_with("node")) {
+            return true;
+        } else if has_code_behind(name, is_python, option) {
+            return arguments.get(at + 1).is_none_or(|code| text_of(code).is_none());
+        }
+        may_be_value = may_have_value(name, is_python, option);
+    }
+    true
+}
+
+/// Whether the argument behind an option of an interpreter is all the code that it runs.
+fn has_code_behind(name: &str, is_python: bool, option: &str) -> bool {
+    let letters = option.strip_prefix('-').unwrap_or_default();
+    match name {
+        "sbcl" => false,
+        "php" => option == "-r",
+        _ if is_python => letters
+            .strip_suffix('c')
+            .is_some_and(|flags| flags.chars().all(|flag| PYTHON_FLAGS.contains(flag))),
+        _ if name.starts_with("perl") || name.starts_with("ruby") => {
+            let is_flag = |flag: char| flag.is_ascii_digit() || "ailnpwTW".contains(flag);
+            letters.strip_suffix(['e', 'E']).is_some_and(|flags| flags.chars().all(is_flag))
+        }
+        _ if name.starts_with("node") || name == "bun" => {
+            matches!(option, "-e" | "-p" | "-pe" | "--eval" | "--print" | "--test")
+        }
+        "guile" | "pwsh" | "powershell" => matches!(option, "-c" | "-Command"),
+        _ => matches!(option, "-e" | "--eval"),
+    }
+}
+
+/// Whether the argument behind an option of an interpreter may be its value.
+fn may_have_value(name: &str, is_python: bool, option: &str) -> bool {
+    if option.starts_with("--") {
+        let is_flag = ["--", "--posix", "--norc", "--noprofile", "--login", "--verbose"].contains(&option);
+        return !is_flag && !option.contains('=');
+    }
+    let letters = option.get(1..).unwrap_or_default();
+    let flags = match name {
+        _ if is_shell(name) => "abefhiklmnprtuvxBCEHPTD",
+        _ if is_python => {
+            // These take the rest of their word, where there is any.
+            if letters.len() > 1 && letters.starts_with(['X', 'W']) {
+                return false;
+            }
+            PYTHON_FLAGS
+        }
+        _ if name.starts_with("perl") => "acnpstuwTUWX",
+        _ => "",
+    };
+    !letters.chars().all(|letter| flags.contains(letter))
+}
+
+/// Whether an argument names the input.
+fn name_input(arguments: &[Word]) -> bool {
+    arguments.iter().filter_map(text_of).any(|text| names_input(&text))
+}
+
+fn names_input(text: &str) -> bool {
+    let value = text.rsplit('=').next().unwrap_or_default();
+    matches!(value, "-" | "-s" | "-f-") || value.ends_with("stdin") || value.contains("/fd/")
+}
+
+/// What `eval` runs, where all of it is known.
+fn known_code(arguments: &[Word]) -> Option<String> {
+    let texts: Option<Vec<String>> = arguments.iter().map(text_of).collect();
+    texts.map(|texts| texts.join(" "))
+}
+
+/// The name of a program without its directory; empty where it is not known.
+fn base_of(word: &Word) -> String {
+    text_of(word).unwrap_or_default().rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 fn script_words(arguments: &[Word]) -> Vec<ScriptWord> {
@@ -188,12 +379,72 @@ mod tests {
             ("timeout 5 sh -s a < run.sh", "run.sh"),
             ("cat head.sh run.sh | bash", "run.sh"),
             ("env A=1 python3 - < tool.py", "tool.py"),
+            ("bash -euo pipefail < run.sh", "run.sh"),
+            ("bash -e -u -o pipefail < run.sh", "run.sh"),
+            ("bash -es a b < run.sh", "run.sh"),
+            ("bash +o posix < run.sh", "run.sh"),
+            ("cat run.sh | bash -o pipefail", "run.sh"),
+            ("zsh -o extendedglob < run.sh", "run.sh"),
+            ("python3 -X utf8 < tool.py", "tool.py"),
+            ("python3 -W ignore -u < tool.py", "tool.py"),
+            ("python3 -i first.py < tool.py", "tool.py"),
+            ("python3 -m code < tool.py", "tool.py"),
+            ("node --input-type module < x", "x"),
+            ("perl -MData::Dumper -I lib < x.pl", "x.pl"),
+            ("python3 -c \"$(cat tool.py)\"", "tool.py"),
+            ("bash -c \"$(cat run.sh)\"", "run.sh"),
+            ("sqlite3 data.db < x.sql", "x.sql"),
+            ("make -f - < rules.mk", "rules.mk"),
+            ("cat run.sh | sudo bash", "run.sh"),
+            ("sudo -u me bash -e < run.sh", "run.sh"),
+            ("sudo -s < run.sh", "run.sh"),
+            ("sudo bash -c \"$(cat run.sh)\"", "run.sh"),
+            ("ssh host 'bash -s' < run.sh", "run.sh"),
+            ("docker exec -i box sh < run.sh", "run.sh"),
+            ("/opt/bin/timeout 5 bash < run.sh", "run.sh"),
+            ("$SHELL < run.sh", "run.sh"),
+            ("sudo -E $SHELL < run.sh", "run.sh"),
+            ("exec -a x bash < run.sh", "run.sh"),
+            ("make -f <(cat rules.mk)", "rules.mk"),
+            ("cat run.sh | bash -c bash", "run.sh"),
+            ("timeout 5 sh -c sh < run.sh", "run.sh"),
+            ("sudo sh -c 'cd x; sh' < run.sh", "run.sh"),
+            ("bash --norc -c bash < run.sh", "run.sh"),
+            ("source /dev/stdin < run.sh", "run.sh"),
+            ("bash /dev/stdin < run.sh", "run.sh"),
+            ("bash /proc/self/fd/0 a < run.sh", "run.sh"),
+            (". <(cat run.sh)", "run.sh"),
+            ("bash <(cat run.sh)", "run.sh"),
+            ("eval \"$(cat run.sh)\"", "run.sh"),
+            ("eval 'cat run.sh | bash'", "run.sh"),
+            ("eval bash < run.sh", "run.sh"),
+            ("dd if=run.sh | sh", "run.sh"),
         ] {
             assert!(scripts(command).iter().any(|word| word == expect), "{command}: {:?}", scripts(command));
         }
         let here = "cat <<E | sh\n./run.sh\nE";
         assert!(programs(here).contains(&"./run.sh".to_owned()), "{:?}", programs(here));
         assert!(programs("echo ./run.sh | bash -e").contains(&"./run.sh".to_owned()));
+        // What is data of a script, or of code in the line, is none.
+        for command in [
+            "python3 tool.py < data.csv",
+            "python3 -u tool.py < data.csv",
+            "bash -e run.sh < data.csv",
+            "bash -o pipefail run.sh < data.csv",
+            "bash -c 'sort' < data.csv",
+            "sudo bash run.sh < data.csv",
+            "sudo bash -c 'sort -u' < data.csv",
+            "sudo sort < data.csv",
+            "python3 -c 'x' < data.csv",
+            "python3 -m json.tool < data.csv",
+            "perl -ne 'print' < data.csv",
+            "node -e 'x' < data.csv",
+            "source env.sh < data.csv",
+            ". \"$HOME/env\" < data.csv",
+            "make -j 8 < data.csv",
+        ] {
+            assert!(!scripts(command).contains(&"data.csv".to_owned()), "{command}: {:?}", scripts(command));
+        }
         assert_eq!(scripts("python3 tool.py < data.csv"), ["tool.py"]);
         assert_eq!(scripts("cat data.csv | sort > x"), Vec::<String>::new());
     }
@@ -205,9 +456,15 @@ mod tests {
 
     #[test]
     fn broken_lines_end() {
-        for command in
-            ["'", "$(", "((((((((((((((((((((", "a\u{0}b", &"x;".repeat(20_000), &"$(".repeat(5_000)]
-        {
+        for command in [
+            "'",
+            "$(",
+            "((((((((((((((((((((",
+            "a\u{0}b",
+            &"x;".repeat(20_000),
+            &"$(".repeat(5_000),
+            &format!("sudo {}", "zsh ".repeat(5_000)),
+        ] {
             run_files(command);
         }
     }

@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use rustix::process::Pid;
 
@@ -85,8 +86,9 @@ pub struct Sandbox {
     state: Mutex<Option<SandboxState>>,
     /// Commands that began and are not over.
     begun: Arc<AtomicUsize>,
-    /// Held by who makes a container, so that there is one; what is there already can be used meanwhile.
-    settling: Mutex<()>,
+    /// Held by who makes a container, so that there is one; what is there already can be used meanwhile. When the last attempt ended, and
+    /// what was said, if the program did not come to an end.
+    settling: Mutex<Option<(Instant, String)>>,
 }
 
 /// Counts a running command until it is dropped.
@@ -361,7 +363,13 @@ impl Sandbox {
     pub fn settle(&self) -> io::Result<()> {
         let Some(containers) = &self.containers else { return Ok(()) };
         let lock = || self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let _one = self.settling.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let asked = Instant::now();
+        let mut late = self.settling.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Whoever waited for an attempt has its result, and makes none of their own that would take as long.
+        if let Some((_, said)) = late.as_ref().filter(|(ended, _)| asked < *ended) {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, said.clone()));
+        }
+        *late = None;
         let temporary = match lock().as_ref().map(|started| &started.confined) {
             Some(Confinement::Container(container)) if container.is_alive() => return Ok(()),
             Some(_) => None,
@@ -369,7 +377,10 @@ impl Sandbox {
         };
         let container = Container::start(containers.clone()).map_err(|error| {
             let kind = match &error {
-                ContainerError::TimedOut { .. } => io::ErrorKind::TimedOut,
+                ContainerError::TimedOut { .. } => {
+                    *late = Some((Instant::now(), error.to_string()));
+                    io::ErrorKind::TimedOut
+                }
                 _ => io::ErrorKind::Other,
             };
             io::Error::new(kind, error)
@@ -599,4 +610,50 @@ pub fn git_directories(cwd: &Path) -> Vec<PathBuf> {
         return vec![directory];
     }
     Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::AccessMode;
+    use crate::container::{ContainerEnd, ContainerEngine, ContainerLimits, ContainerMount, PruneLimits};
+
+    #[test]
+    fn who_waited_for_an_attempt_that_timed_out_makes_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let containers = Containers {
+            engine: ContainerEngine::Unreadable,
+            image: "image".into(),
+            runtime: None,
+            network: "none".into(),
+            prefix: "quipu-".into(),
+            scope: "test".into(),
+            workspace: ContainerMount {
+                source: dir.path().into(),
+                target: "/workspace".into(),
+                access: AccessMode::Write,
+            },
+            mounts: Vec::new(),
+            variables: Vec::new(),
+            limits: ContainerLimits::default(),
+            prune: PruneLimits::default(),
+            end: ContainerEnd::Stopped,
+            state: dir.path().join("state"),
+            home: None,
+            hidden: Vec::new(),
+        };
+        let sandbox = Sandbox::new(Vec::new()).with_containers(Some(containers));
+        let settled = |ended: Instant| {
+            *sandbox.settling.lock().unwrap() = Some((ended, "it took too long".to_owned()));
+            sandbox.settle().unwrap_err()
+        };
+        let error = settled(Instant::now() + Duration::from_secs(3_600));
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(error.to_string(), "it took too long");
+        // Who asks later tries.
+        assert_eq!(settled(Instant::now()).kind(), io::ErrorKind::Other);
+        assert!(sandbox.settling.lock().unwrap().is_none());
+    }
 }

@@ -1,14 +1,15 @@
 //! `sessions.json` beside the transcripts: the key and the name that each session has.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use quipu_protocol::SessionId;
 
+use crate::ArchiveError;
 use crate::import_cache::now;
+use crate::intake::open_file;
 use crate::json::Members;
 use crate::lineages::session_id;
 use crate::stamp::Stamp;
@@ -37,17 +38,25 @@ struct SessionIndex {
 pub(super) fn called(path: &Path, session: &SessionId) -> Result<Option<SessionName>, String> {
     let Some(dir) = path.parent() else { return Ok(None) };
     let index = dir.join("sessions.json");
-    let data = match fs::metadata(&index) {
-        Ok(data) if !data.is_file() => return Ok(None),
-        Ok(data) if data.len() > INDEX_LIMIT => {
-            return Err(format!("{} bytes; the limit is {INDEX_LIMIT}", data.len()));
-        }
-        Ok(data) => data,
+    match is_inside(dir, &index) {
+        Ok(true) => {}
+        Ok(false) => return Err("it is a link out of the directory".to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.to_string()),
+    }
+    let file = match open_file(&index) {
+        Ok(file) => file,
+        Err(ArchiveError::NotASession { .. }) => return Ok(None),
+        Err(ArchiveError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(ArchiveError::File { source, .. }) => return Err(source.to_string()),
+        Err(error) => return Err(error.to_string()),
     };
-    if !is_inside(dir, &index).map_err(|error| error.to_string())? {
-        return Err("it is a link out of the directory".to_owned());
+    let data = file.metadata().map_err(|error| error.to_string())?;
+    let too_large = |bytes: u64| format!("{bytes} bytes; the limit is {INDEX_LIMIT}");
+    if data.len() > INDEX_LIMIT {
+        return Err(too_large(data.len()));
     }
     let stamp = Stamp::of(&data);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +64,11 @@ pub(super) fn called(path: &Path, session: &SessionId) -> Result<Option<SessionN
         return Ok(known.sessions.get(session).cloned());
     }
     let settled = stamp.settled(now());
-    let bytes = fs::read(&index).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    file.take(INDEX_LIMIT + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > INDEX_LIMIT {
+        return Err(too_large(bytes.len() as u64));
+    }
     let sessions = sessions_of(&bytes)?;
     let called = sessions.get(session).cloned();
     *last = settled.map(|stamp| SessionIndex { path: index, stamp, sessions });
@@ -98,6 +111,8 @@ fn sessions_of(bytes: &[u8]) -> Result<HashMap<SessionId, SessionName>, String> 
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -118,6 +133,9 @@ mod tests {
         }
         fs::write(&index, "[]").unwrap();
         assert!(told().is_err());
+        fs::remove_file(&index).unwrap();
+        nix::unistd::mkfifo(&index, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(told(), Ok(None), "nothing writes to it");
     }
 
     #[test]

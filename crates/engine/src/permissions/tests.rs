@@ -388,6 +388,15 @@ fn lasting_yes_is_bound_to_the_bytes_of_programs() {
     let old = Permissions::new(rules.clone(), [grant(run).into(), grant(plain).into()]);
     assert!(asked(&old, run).contains("not with the bytes"));
     assert_eq!(decide(&old, plain), Decision::Allow);
+    // Of more files than are compared, none could be found changed.
+    let words: Vec<String> = (0..64).map(|number| format!("a/{number}")).collect();
+    let many = format!("echo {} >/dev/null; cat run.sh | bash", words.join(" "));
+    assert!(!permissions.scopes(&grant(&many)).contains(&Scope::Session));
+    asked(&permissions, &many);
+    assert!(!permissions.allow(grant(&many)), "a yes holds once");
+    asked(&permissions, &many);
+    let old = Permissions::new(rules.clone(), [permissions.bound(grant(&many))]);
+    assert!(asked(&old, &many).contains("more files"));
     // In another directory the same words run another file.
     std::fs::create_dir_all(root.join("tree")).unwrap();
     std::fs::write(root.join("tree/run.sh"), "echo three").unwrap();

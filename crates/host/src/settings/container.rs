@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use quipu::{AccessMode, ContainerEngine, ContainerLimits, ContainerMount};
 use serde_json::Value;
 
+use super::tools::UNREADABLE;
+
 /// Which sessions work in a sandbox of a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SandboxMode {
@@ -101,9 +103,11 @@ impl ContainerSettings {
             value(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
         };
         let engine = match text("sandbox.backend").as_deref() {
+            Some("namespaces") | None => return None,
+            // The default one may confine less.
+            Some(_) if text("sandbox.runtime").as_deref() == Some(UNREADABLE) => ContainerEngine::Unreadable,
             Some("podman") => ContainerEngine::Podman,
             Some("docker") => ContainerEngine::Docker,
-            Some("namespaces") | None => return None,
             Some(_) => ContainerEngine::Unreadable,
         };
         Some(Self {

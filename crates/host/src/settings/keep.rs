@@ -12,8 +12,8 @@ use super::check::read_words;
 use super::edit::{EditError, set, unset};
 use super::layer::{bytes_of, near};
 use super::project::{is_trusted, project_settings_path, project_to_trust, trust_project};
-use super::table::{Key, ProjectUse};
-use super::text::line_of;
+use super::table::{KEYS, Key, ProjectUse};
+use super::text::{Form, line_of, parse};
 use crate::{Failure, Home};
 
 /// Which file is changed.
@@ -148,9 +148,13 @@ pub fn unset_setting(home: &Home, file: &SettingsFile, name: &str) -> Result<Sto
     let names = [Some(name), key.and_then(|key| key.formerly)];
     let (file, changed) = change(home, file, |text| {
         let mut new = None;
-        for name in names.into_iter().flatten() {
+        for (at, name) in names.into_iter().enumerate().filter_map(|(at, name)| Some((at, name?))) {
             let path: Vec<&str> = name.split('.').collect();
-            new = unset(new.as_deref().unwrap_or(text), &path)?.or(new);
+            let current = new.as_deref().unwrap_or(text);
+            // Of a former name that is a section now, other settings stand there.
+            if at == 0 || !is_section(current, name, &path) {
+                new = unset(current, &path)?.or(new);
+            }
         }
         Ok(new)
     })?;
@@ -158,6 +162,14 @@ pub fn unset_setting(home: &Home, file: &SettingsFile, name: &str) -> Result<Sto
         return Err(SettingError::Unknown { name: name.to_owned(), nearest: near(name) });
     }
     Ok(StoredSetting { name: name.to_owned(), key, value: None, path: file, changed })
+}
+
+/// Whether a name is that of an object in which settings stand.
+fn is_section(text: &str, name: &str, path: &[&str]) -> bool {
+    let is_within = |key: &Key| key.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+    let Ok(root) = parse(text) else { return false };
+    let found = path.iter().try_fold(&root, |at, name| Some(&at.member(name)?.value));
+    KEYS.iter().any(is_within) && found.is_some_and(|found| matches!(found.form, Form::Object(_)))
 }
 
 /// Changes the text of a file; nobody else does meanwhile.
@@ -181,8 +193,13 @@ fn change(
         (SettingsFile::Project(cwd), Some(bytes)) => is_trusted(home, cwd, bytes),
         (SettingsFile::Project(_) | SettingsFile::User, _) => true,
     };
+    let is_there = bytes.is_some();
     let text = String::from_utf8(bytes.unwrap_or_default())
         .map_err(|_| unreadable("it is not text (UTF-8)".to_owned()))?;
+    // Processes that read it before go on with what it said. They would lose that to a file with one setting.
+    if *file == SettingsFile::User && is_there && text.trim_start_matches('\u{feff}').trim().is_empty() {
+        return Err(unreadable("it is empty; write {} to it, or remove it, to set nothing".to_owned()));
+    }
     let new = edit(&text).map_err(|error| match error {
         EditError::Syntax(at) => SettingError::Syntax { path: path.clone(), line: line_of(&text, at) },
         EditError::NotAnObject(name) => SettingError::NotAnObject { path: path.clone(), name },

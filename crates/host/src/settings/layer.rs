@@ -1,6 +1,6 @@
 //! What one place says: a file, the environment, or flags. What is wrong there is a problem, and the rest counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::check::{CheckedValue, check, read_words};
 use super::table::{KEYS, Key, ProjectUse, SCHEMA, variable};
 use super::text::{Form, Node, SyntaxError, doubled, joined, line_of, parse};
+use super::tools::closed;
 use crate::bounded_file::{self, BoundedReadError};
 
 /// Bytes of a file of settings at most.
@@ -154,9 +155,9 @@ impl fmt::Display for Problem {
         write!(f, "{}: ", self.source)?;
         match &self.kind {
             ProblemKind::Unreadable(why) => write!(f, "it cannot be read, so all of it is ignored: {why}"),
-            ProblemKind::Emptied => {
-                f.write_str("it is empty, so what it said last holds; write {} to set nothing")
-            }
+            ProblemKind::Emptied => f.write_str(
+                "it is empty, so what it said last holds in this process; write {} to set nothing",
+            ),
             ProblemKind::Syntax { column } => {
                 write!(f, "it is not valid JSON from column {column} on, so all of it is ignored")
             }
@@ -292,8 +293,14 @@ impl Layer {
                     drop(layer.values.insert(key.name, Value::Bool(true)));
                 }
                 Err(what) => {
-                    let kind = ProblemKind::Invalid { key: key.name, what };
-                    layer.problems.push(Problem { source: Source::Environment(name), line: None, kind });
+                    let (value, told) = closed(key.name, None, vec![what]);
+                    layer.problems.extend(told.into_iter().map(|what| {
+                        let source = Source::Environment(name.clone());
+                        Problem { source, line: None, kind: ProblemKind::Invalid { key: key.name, what } }
+                    }));
+                    if let Some(value) = value {
+                        layer.values.insert(key.name, value);
+                    }
                 }
             }
         }
@@ -363,6 +370,7 @@ impl Walk<'_> {
             Form::Null => return,
             _ => {
                 self.problem(node.span.start, ProblemKind::NotAnObject(path.to_owned()));
+                self.close(node.span.start, path);
                 return;
             }
         };
@@ -379,8 +387,8 @@ impl Walk<'_> {
             } else if let Some(key) = Key::named(&name) {
                 self.setting(key, &member.value);
             } else if let Some(key) = Key::formerly_named(&name)
-                // A name that became that of a section is one where it holds an object.
-                && !(matches!(member.value.form, Form::Object(_)) && KEYS.iter().any(is_within))
+                // A name that became that of a section is one unless it holds a list, as it did before.
+                && (matches!(member.value.form, Form::List(_)) || !KEYS.iter().any(is_within))
             {
                 self.problem(member.start, ProblemKind::Renamed { formerly: name, now: key.name.to_owned() });
                 // The new name counts more, wherever it stands.
@@ -394,6 +402,21 @@ impl Walk<'_> {
                     key: shown(&name),
                     nearest: near(&name),
                 });
+            }
+        }
+    }
+
+    /// Closes what narrows tools or confines commands in a section that cannot be read. Each effect is told once.
+    fn close(&mut self, at: usize, path: &str) {
+        let mut effects = BTreeSet::new();
+        let is_within = |key: &&Key| key.name.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+        for key in KEYS.iter().filter(is_within) {
+            let what = format!("{path} must be an object");
+            let (Some(value), mut told) = closed(key.name, None, vec![what]) else { continue };
+            self.layer.values.insert(key.name, value);
+            let Some(what) = told.pop() else { continue };
+            if effects.insert(what.split_once(": ").map(|(_, effect)| effect.to_owned())) {
+                self.problem(at, ProblemKind::Invalid { key: key.name, what });
             }
         }
     }

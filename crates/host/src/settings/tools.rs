@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::tool_policies::{closed_members, group_policies, list_of, provider_policies, sender_policies};
 
-/// An entry that is the name of no tool.
-const UNREADABLE: &str = "(unreadable)";
+/// An entry that is the name of no tool, and no program.
+pub(super) const UNREADABLE: &str = "(unreadable)";
 
 /// The members of `tools`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -94,6 +94,9 @@ pub(super) fn closed(
         }
         "sandbox.mode" => (json!("all"), "all sessions work in a sandbox until it is corrected"),
         "sandbox.backend" => (json!(UNREADABLE), "commands in sandboxes do not run until it is corrected"),
+        "sandbox.network" => (json!("closed"), "commands reach no network until it is corrected"),
+        "sandbox.scope" => (json!("session"), "no sessions share a sandbox until it is corrected"),
+        "sandbox.runtime" => (json!(UNREADABLE), "commands in containers do not run until it is corrected"),
         // What is wrong with single members is said of these.
         "tools.byProvider" | "tools.byGroup" | "tools.bySender" if value.is_none() => {
             (closed_members(), "no tools are offered by it until it is corrected")

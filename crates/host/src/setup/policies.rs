@@ -32,6 +32,11 @@ pub(super) fn agent(key: &str, theirs: &Value) -> TakenMembers {
         match member.as_str() {
             "profile" | "byProvider" => drop(taken.members.insert(member.clone(), value.clone())),
             list if LISTS.contains(&list) => drop(taken.members.insert(member.clone(), value.clone())),
+            // What cannot be read is not nothing: checks refuse it, and the agent gets no tools.
+            "toolsBySender" if !value.is_object() => {
+                drop(taken.members.insert("bySender".to_owned(), value.clone()));
+            }
+            "sandbox" if !is_sandbox(value) => drop(taken.members.insert(member.clone(), value.clone())),
             "toolsBySender" => {
                 let of = senders(&at, value);
                 taken.left.extend(of.left);
@@ -65,7 +70,13 @@ pub(super) fn agent(key: &str, theirs: &Value) -> TakenMembers {
     taken
 }
 
-/// Lists by sender. A key without a kind is an id; names are not taken, as anybody can have them.
+/// Whether what a policy says of a sandbox can be read.
+fn is_sandbox(value: &Value) -> bool {
+    value.is_object() && value.get("tools").is_none_or(Value::is_object)
+}
+
+/// Lists by sender. A key without a kind is an id; names are not taken, as anybody can have them. What is no object takes tools from
+/// every sender.
 pub(super) fn senders(key: &str, theirs: &Value) -> TakenMembers {
     let mut taken = TakenMembers::default();
     for (sender, value) in theirs.as_object().into_iter().flatten() {
@@ -82,7 +93,8 @@ pub(super) fn senders(key: &str, theirs: &Value) -> TakenMembers {
         taken.members.insert(ours, lists(&at, value, &mut taken.left));
     }
     if !theirs.is_object() {
-        taken.leave(key.to_owned(), "it is not an object");
+        taken.leave(key.to_owned(), "it is not an object; no sender gets tools here");
+        taken.members.insert("*".to_owned(), json!({ "deny": ["*"] }));
     }
     taken
 }
@@ -202,5 +214,26 @@ mod tests {
         let left: Vec<String> = left.into_iter().map(|(key, _)| key).collect();
         assert_eq!(left, ["a.tools.elevated", "a.tools.sandbox.tools.alsoAllow"]);
         assert_eq!(agent("a.tools", &json!(7)).left.len(), 1);
+    }
+
+    #[test]
+    fn policy_that_cannot_be_read_becomes_one_without_tools() {
+        use crate::setup::tools_of;
+        let none = json!({ "deny": ["*"] });
+        for broken in [
+            json!({ "toolsBySender": [] }),
+            json!({ "sandbox": 7 }),
+            json!({ "sandbox": { "tools": ["x"] } }),
+            json!({ "profile": "coding", "toolsBySender": "all" }),
+        ] {
+            let (ours, left) = tools_of("ops", "tools", &broken);
+            assert_eq!((ours, left.len()), (Some(none.clone()), 1), "{broken}");
+        }
+        assert_eq!(tools_of("ops", "tools", &json!({ "sandbox": { "mode": "all" } })).0, None);
+        let channels = json!({ "telegram": { "groups": { "-1": { "toolsBySender": [] } } } });
+        assert_eq!(
+            Value::Object(rooms("channels", &channels).members),
+            json!({ "telegram:-1": { "bySender": { "*": none } } })
+        );
     }
 }

@@ -10,6 +10,7 @@ use quipu::rules::Effect;
 use quipu_archive::ArchiveError;
 use quipu_archive::openclaw::state::{MAIN, ProfileCredential, is_agent_id, profile_json, profile_name};
 use quipu_archive::openclaw::{AGENT, transcript};
+use quipu_policy::{NamePattern, ToolName};
 use quipu_protocol::SessionId;
 use quipu_providers::{AdoptedCredential, AuthFile};
 use quipu_schedule::Recurrence;
@@ -22,6 +23,7 @@ use super::{StateOutcome, StatePart, StateReport};
 use crate::holders::WrittenKind;
 use crate::permissions::{PermissionItem, Record};
 use crate::scheduled_job::{JobTarget, ScheduledJob, ScheduledWork};
+use crate::settings::EVERY_AGENT;
 use crate::setup::agents_of;
 use crate::{Failure, Home};
 
@@ -31,6 +33,28 @@ const PAGE: usize = 500;
 /// What is asked about here is asked about there: where nobody says it, everything is allowed there.
 const SECURITY: &str = "allowlist";
 const ASK: &str = "on-miss";
+
+/// Names of tools here, and there.
+const THEIR_NAMES: [(&str, &str); 4] =
+    [("bash", "exec"), ("background", "process"), ("schedule", "cron"), ("group:quipu", "group:openclaw")];
+/// Names that nothing has there.
+const OURS_ALONE: [&str; 15] = [
+    "grep",
+    "find",
+    "ls",
+    "memory_note",
+    "memory_range",
+    "memory_create",
+    "task",
+    "search_history",
+    "recall",
+    "life",
+    "trace",
+    "tobe",
+    "plan",
+    "todo",
+    "group:mcp",
+];
 
 /// Whether credentials are written, which are secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -264,15 +288,21 @@ impl Export<'_> {
         let mut notes = Vec::new();
         for id in &self.agents {
             let mut agent = Map::from_iter([("id".to_owned(), Value::from(id.as_str()))]);
-            for (member, value) in set.get(id).and_then(Value::as_object).into_iter().flatten() {
+            let ours = set.get(id).or_else(|| {
+                let closed = set.get(EVERY_AGENT)?;
+                notes
+                    .push((id.clone(), "`agents.byId` cannot be read, so it gets no tools there".to_owned()));
+                Some(closed)
+            });
+            for (member, value) in ours.and_then(Value::as_object).into_iter().flatten() {
                 match member.as_str() {
                     "model" | "workspace" => drop(agent.insert(member.clone(), value.clone())),
                     "tools" => {
                         let (tools, left) = exported_tools(value);
                         agent.insert(member.clone(), Value::Object(tools));
-                        notes.extend(left.into_iter().map(|left| (id.clone(), format!("tools.{left}"))));
+                        notes.extend(left.into_iter().map(|left| (id.clone(), left)));
                     }
-                    _ => notes.push((id.clone(), member.clone())),
+                    _ => notes.push((id.clone(), unwritten(member))),
                 }
             }
             if let Some(modes) = self.modes.get(id) {
@@ -292,8 +322,7 @@ impl Export<'_> {
                 StateOutcome::Added("agents.list".to_owned()),
             );
         }
-        for (id, member) in notes {
-            let why = format!("its {member} is not written");
+        for (id, why) in notes {
             self.report(StatePart::Agent, "openclaw.json", &id, StateOutcome::Note(why));
         }
         // That program reads approvals in the home directory alone, wherever its state directory is: both files say it.
@@ -439,20 +468,68 @@ impl Export<'_> {
     }
 }
 
-/// `tools` of an agent as they are there, and the names of what is not.
+fn unwritten(member: &str) -> String {
+    format!("its {member} is not written")
+}
+
+/// `tools` of an agent as they are there, and what of it is not, or means nothing.
 fn exported_tools(ours: &Value) -> (Map<String, Value>, Vec<String>) {
-    let (mut theirs, mut left) = (Map::new(), Vec::new());
-    for (member, value) in ours.as_object().into_iter().flatten() {
+    let (mut theirs, mut left, mut unknown) = (Map::new(), Vec::new(), BTreeSet::new());
+    let renamed = with_their_names(ours, &mut unknown);
+    for (member, value) in renamed.as_object().into_iter().flatten() {
         match member.as_str() {
             "profile" | "allow" | "alsoAllow" | "deny" | "byProvider" => {
                 theirs.insert(member.clone(), value.clone());
             }
             "bySender" => drop(theirs.insert("toolsBySender".to_owned(), value.clone())),
             "sandbox" => drop(theirs.insert(member.clone(), json!({ "tools": value }))),
-            _ => left.push(member.clone()),
+            _ => left.push(unwritten(&format!("tools.{member}"))),
         }
     }
+    left.extend(unknown.into_iter().map(|name| format!("its tools name `{name}`, which is not there")));
     (theirs, left)
+}
+
+/// Lists of tools with the names that these have there. Names that are only ours go to `unknown`.
+fn with_their_names(ours: &Value, unknown: &mut BTreeSet<String>) -> Value {
+    match ours {
+        Value::Array(entries) => {
+            let mut theirs = Vec::new();
+            for entry in entries.iter().filter_map(Value::as_str) {
+                let Some(pattern) = NamePattern::parse(entry) else { continue };
+                if OURS_ALONE.contains(&pattern.as_str()) {
+                    unknown.insert(pattern.as_str().to_owned());
+                }
+                if let Some((_, name)) = THEIR_NAMES.iter().find(|(name, _)| *name == pattern.as_str()) {
+                    theirs.push(*name);
+                    continue;
+                }
+                theirs.push(entry);
+                if entry.contains('*') && pattern.as_str() != "*" {
+                    let is_meant = |name: &str| pattern.matches(&ToolName::built_in(name));
+                    theirs
+                        .extend(THEIR_NAMES.iter().filter(|(ours, _)| is_meant(ours)).map(|(_, name)| *name));
+                }
+            }
+            json!(theirs)
+        }
+        Value::Object(members) => {
+            let renamed =
+                members.iter().map(|(name, value)| (name.clone(), with_their_names(value, unknown)));
+            let mut renamed: Map<String, Value> = renamed.collect();
+            // A list of names that are not there may count as none there.
+            let is_ours = |entry: &Value| {
+                let pattern = entry.as_str().and_then(NamePattern::parse);
+                pattern.is_some_and(|pattern| OURS_ALONE.contains(&pattern.as_str()))
+            };
+            let allowed = members.get("allow").and_then(Value::as_array);
+            if allowed.is_some_and(|allowed| !allowed.is_empty() && allowed.iter().all(is_ours)) {
+                renamed.insert("deny".to_owned(), json!(["*"]));
+            }
+            Value::Object(renamed)
+        }
+        other => other.clone(),
+    }
 }
 
 /// A job as it is there, and what of it is not.
@@ -513,4 +590,36 @@ fn exported_job(
         "state": {},
     });
     Ok((theirs, notes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_have_the_names_of_the_other_program() {
+        let ours = json!({
+            "deny": ["background", " Bash ", "schedule", "group:quipu", "browser", "back*", "*"],
+            "byProvider": { "test": { "deny": ["schedule"] } },
+            "bySender": { "id:7": { "allow": ["recall"] } },
+            "sandbox": { "deny": ["process", "todo"] },
+            "byGroup": {},
+        });
+        let (theirs, left) = exported_tools(&ours);
+        let expect = json!({
+            "deny": ["process", "exec", "cron", "group:openclaw", "browser", "back*", "process", "*"],
+            "byProvider": { "test": { "deny": ["cron"] } },
+            "toolsBySender": { "id:7": { "allow": ["recall"], "deny": ["*"] } },
+            "sandbox": { "tools": { "deny": ["process", "todo"] } },
+        });
+        assert_eq!(Value::Object(theirs), expect);
+        assert_eq!(
+            left,
+            [
+                "its tools.byGroup is not written",
+                "its tools name `recall`, which is not there",
+                "its tools name `todo`, which is not there",
+            ]
+        );
+    }
 }

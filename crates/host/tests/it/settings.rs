@@ -212,7 +212,37 @@ fn wrong_values_are_told_and_the_rest_holds() {
         r#""publish":["quipu_head","PI_HEAD",7]"#,
         &["publish[0] must be the name of another", "publish[2] must be"],
     );
-    check(r#""sandbox":{"network":"everything"}"#, &["sandbox.network must be ask, open or closed"]);
+    check(
+        r#""sandbox":{"network":"close","scope":"sesion","runtime":7}"#,
+        &[
+            "sandbox.network must be ask, open or closed",
+            "sandbox.network cannot be read: commands reach no network",
+            "sandbox.scope must be agent, session or shared",
+            "sandbox.scope cannot be read: no sessions share a sandbox",
+            "sandbox.runtime must be",
+            "sandbox.runtime cannot be read: commands in containers do not run",
+        ],
+    );
+    check(
+        r#""sandbox":true"#,
+        &[
+            "sandbox must be an object",
+            "sandbox.network cannot be read",
+            "sandbox.mode cannot be read",
+            "sandbox.scope cannot be read",
+            "sandbox.backend cannot be read",
+            "sandbox.runtime cannot be read",
+        ],
+    );
+    check(
+        r#""tools":"minimal""#,
+        &[
+            "tools must be an object",
+            "tools.profile cannot be read",
+            "tools.allow cannot be read",
+            "tools.byProvider cannot be read",
+        ],
+    );
     check(
         r#""sandbox":{"mode":true,"backend":"podmann"}"#,
         &[
@@ -298,7 +328,15 @@ fn last_good_values_stay_when_a_file_breaks() {
     assert_eq!(world.ears.take().len(), 1);
     std::fs::write(world.home.settings_path(), r#"{"compaction":{"reserveTokens":6}}"#).unwrap();
     assert_eq!(reserve(), 6);
-    // As an editor leaves it before it writes.
+    let is_refused = |text: &str| {
+        std::fs::write(world.home.settings_path(), text).unwrap();
+        let error = world.set("theme", "dark").unwrap_err();
+        assert!(matches!(error, SettingError::Unreadable { .. }), "{error:?}");
+        assert_eq!(world.text(), text);
+    };
+    // As an editor leaves it before it writes. A change would take the place of all that holds.
+    is_refused("");
+    is_refused(" \n");
     std::fs::write(world.home.settings_path(), "").unwrap();
     assert_eq!((reserve(), reserve()), (6, 6));
     let told = world.ears.take();
@@ -455,6 +493,18 @@ fn environment_sets_every_setting_and_is_checked() {
     assert_eq!(check("QUIPU_SCREEN_READER", "please"), (vec![json!(true)], vec![]));
     assert_eq!(check("QUIPU_BUDGET_DAILY", "2.5"), (vec![json!(2.5)], vec![]));
     assert_eq!(check("QUIPU_THEME", ""), (vec![], vec![]));
+    // What confines closes.
+    for (name, words, value) in [
+        ("QUIPU_SANDBOX_MODE", "al", json!("all")),
+        ("QUIPU_SANDBOX_BACKEND", "podmann", json!("(unreadable)")),
+        ("QUIPU_SANDBOX_SCOPE", "sesion", json!("session")),
+        ("QUIPU_SANDBOX_NETWORK", "close", json!("closed")),
+        ("QUIPU_TOOLS_DENY", "[7]", json!(["*"])),
+    ] {
+        let (set, told) = check(name, words);
+        assert_eq!((set, told.len()), (vec![value], 2), "{told:?}");
+        assert!(told[1].contains("until it is corrected"), "{told:?}");
+    }
     let (set, told) = check("QUIPU_FILES_FILE_BYTES", "many");
     assert!(
         set.is_empty() && told[0].starts_with("QUIPU_FILES_FILE_BYTES: files.fileBytes must be"),
@@ -476,6 +526,10 @@ fn set_and_unset_keep_all_other_text() {
     // A name that means nothing can be removed; one that is not there is told of.
     unset_setting(&world.home, &SettingsFile::User, "mine").unwrap();
     assert!(!world.text().contains("mine"));
+    let world = World::with(r#"{"tools":{"builtIn":["read"],"deny":["bash"]}}"#);
+    unset_setting(&world.home, &SettingsFile::User, "tools.builtIn").unwrap();
+    let left: Value = serde_json::from_str(&world.text()).unwrap();
+    assert_eq!(left, json!({ "tools": { "deny": ["bash"] } }), "not what has its former name");
     let error = unset_setting(&world.home, &SettingsFile::User, "thene").unwrap_err();
     assert!(matches!(error, SettingError::Unknown { nearest: Some(near), .. } if near == "theme"));
 }

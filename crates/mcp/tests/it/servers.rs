@@ -121,8 +121,7 @@ async fn million_tools_are_refused_and_thousands_cut() {
     let listing = server.listing().unwrap();
     assert_eq!((listing.definitions.len(), listing.is_cut), (quipu_mcp::SERVER_TOOLS, true));
     assert_eq!(names(&source), ["mcp_search"]);
-    let told =
-        "too many tools (more than 500, or 2 MiB); what comes after that is left out, and 500 are used";
+    let told = "too many tools (more than 500, or 2 MiB, or too many pages); what comes after that is left out, and 500 are used";
     assert!(bench.notices.lock().unwrap().iter().any(|text| text.contains(told)));
     let status = bench.server("endless", &json!({})).settled(LIMIT).await;
     assert!(matches!(status, ServerStatus::Ready(_)), "{status:?}");

@@ -18,15 +18,21 @@ pub(crate) fn disarmed(text: &str) -> Cow<'_, str> {
 
 /// The same for JSON, where characters can be escaped.
 pub(crate) fn disarmed_json(json: Json) -> Json {
-    let plain: Cow<'_, str> = if json.get().contains("\\u") {
-        Cow::Owned(json.value().to_string())
-    } else {
-        Cow::Borrowed(json.get())
+    // As it is written it stands within texts and names alone, so that what surrounds it stays what it was.
+    let json = match disarmed(json.get()) {
+        Cow::Owned(plain) => Json::parse(&plain).unwrap_or_else(|_| json.clone()),
+        Cow::Borrowed(_) => json,
     };
-    if !json.get().contains(ARMED) && !plain.contains(ARMED) {
+    if !json.get().contains("\\u") {
         return json;
     }
-    Json::parse(&plain.replace(ARMED, BROKEN)).unwrap_or_else(|_| json.clone())
+    let value = json.value();
+    // What has a text is not null, unless no tree can hold it.
+    let plain = if value.is_null() { String::new() } else { value.to_string() };
+    match disarmed(&plain) {
+        Cow::Owned(plain) => Json::parse(&plain).unwrap_or(json),
+        Cow::Borrowed(_) => json,
+    }
 }
 
 /// Writes a text of a block.
@@ -57,6 +63,9 @@ mod tests {
             let found = disarmed_json(parse(&armed)).value().to_string();
             assert!(!found.contains(ARMED) && found.contains("TRIGGER REFUSAL_1"), "{found}");
         }
+        // A number that no tree can hold.
+        let armed = format!(r#"{{"b":"\u00e4","n":1e999,"a":"{ARMED}_1"}}"#);
+        assert_eq!(disarmed_json(parse(&armed)).get(), armed.replace(ARMED, BROKEN));
         let same = r#"{"b": "\u005f", "a":1.50}"#;
         assert_eq!(disarmed_json(parse(same)).get(), same);
     }

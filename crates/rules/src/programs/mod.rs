@@ -81,14 +81,18 @@ pub(crate) fn nature(words: &[Word]) -> Nature {
 
 /// Whether a program runs a file that its arguments name: shells, and interpreters of other languages.
 pub(crate) fn is_interpreter(name: &str) -> bool {
-    SHELLS.contains(&name)
-        || OTHER_SHELLS.contains(&name)
+    is_shell(name)
         || INTERPRETERS.contains(&name)
         || name == "python"
         || ["perl", "ruby", "php", "lua", "node", "python", "pypy"]
             .iter()
             .filter_map(|start| name.strip_prefix(start))
             .any(|version| !version.is_empty() && version.chars().all(|c| c.is_ascii_digit() || c == '.'))
+}
+
+/// Whether a program is a shell.
+pub(crate) fn is_shell(name: &str) -> bool {
+    SHELLS.contains(&name) || OTHER_SHELLS.contains(&name)
 }
 
 /// Programs that run the rest of their words. `None` for others.

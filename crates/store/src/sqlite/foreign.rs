@@ -1,14 +1,16 @@
 //! Databases of other programs, read and never written.
 
 use std::ffi::c_int;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use nix::fcntl::OFlag;
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -20,6 +22,8 @@ const VALUE_LIMIT: i32 = 128 << 20;
 
 /// How often a database that changes is copied.
 const COPIES: usize = 3;
+/// Bytes of the header of a log, which differs each time that the log is begun anew.
+const LOG_HEADER: u64 = 32;
 
 /// Steps of SQLite's machine between two looks at how many there were.
 const STEPS: c_int = 100_000;
@@ -92,23 +96,31 @@ impl ForeignDatabase {
     }
 
     /// The same, and nothing is written beside the file: neither a log nor shared memory. What has a log is read from a copy, unless its
-    /// program writes to it all the time, or there is no room. [`Self::check`] says afterwards whether another program has written
+    /// program writes to it all the time, there is no room, or the log is no regular file. [`Self::check`] says afterwards whether another program has written
     /// to what was read.
     ///
     /// # Errors
     /// The same.
     pub fn open_without_trace(path: &Path) -> io::Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        // The log is beside the file that links lead to.
+        let path = &path.canonicalize()?;
         if !is_logged(path)? {
             return Self::open(path);
         }
-        if beside(path, "-wal").metadata().is_ok_and(|log| log.len() > 0) {
-            // To read a log, SQLite writes the shared memory.
-            let Some(copy) = copied(path) else { return Self::open(path) };
-            // It may hold secrets: once it is open, nobody finds it any more.
-            let database = Self::open(&copy.1)?;
-            copy.0.close()?;
-            return Ok(database);
+        // To read a log, SQLite writes the shared memory.
+        if has_log(path) {
+            match copied(path) {
+                Some((dir, copy)) => {
+                    // It may hold secrets: once it is open, nobody finds it any more.
+                    let database = Self::open(&copy)?;
+                    dir.close()?;
+                    return Ok(database);
+                }
+                None if has_log(path) => return Self::open(path),
+                // Its program has closed it meanwhile.
+                None => {}
+            }
         }
         let unguarded = UnguardedFile { path: path.to_owned(), stamp: stamp_of(path)? };
         let flags = flags | OpenFlags::SQLITE_OPEN_URI;
@@ -122,8 +134,7 @@ impl ForeignDatabase {
     /// Another program has written to it since it was opened.
     pub fn check(&self) -> io::Result<()> {
         let Some(UnguardedFile { path, stamp }) = &self.unguarded else { return Ok(()) };
-        let is_logged = beside(path, "-wal").metadata().is_ok_and(|log| log.len() > 0);
-        if is_logged || stamp_of(path)? != *stamp {
+        if has_log(path) || stamp_of(path)? != *stamp {
             return Err(io::Error::other(
                 "another program has written to it while it was read: close that program and import again",
             ));
@@ -313,25 +324,67 @@ fn beside(path: &Path, end: &str) -> PathBuf {
 /// Whether a database has its changes in a log, for which SQLite makes files that are not there.
 fn is_logged(path: &Path) -> io::Result<bool> {
     let mut header = Vec::new();
-    io::Read::read_to_end(&mut io::Read::take(std::fs::File::open(path)?, 20), &mut header)?;
+    regular(path)?.take(20).read_to_end(&mut header)?;
     Ok(header.get(18..20).is_some_and(|versions| versions.contains(&2)))
 }
 
-/// A copy of a database with its log. The log only grows until its content is in the file: what was copied of it is whole, as long as
-/// the file did not change.
+/// Whether there are changes in the log of a database.
+fn has_log(path: &Path) -> bool {
+    beside(path, "-wal").metadata().is_ok_and(|log| log.len() > 0)
+}
+
+/// A copy of a database with its log. The log only grows until its content is in the file and it is begun anew: what was copied of it is
+/// whole, as long as neither the file nor the header of the log changed.
 fn copied(path: &Path) -> Option<(tempfile::TempDir, PathBuf)> {
+    let log = beside(path, "-wal");
     for _ in 0..COPIES {
         let private = std::fs::Permissions::from_mode(0o700);
         let dir = tempfile::Builder::new().prefix("quipu-database-").permissions(private).tempdir().ok()?;
         let copy = dir.path().join("copy");
-        let before = stamp_of(path).ok()?;
-        std::fs::copy(beside(path, "-wal"), beside(&copy, "-wal")).ok()?;
-        std::fs::copy(path, &copy).ok()?;
-        if stamp_of(path).ok()? == before {
+        let before = (stamp_of(path).ok()?, header_of(&log).ok()?);
+        let bytes = path.metadata().ok()?.len().saturating_add(log.metadata().ok()?.len());
+        if bytes > free_bytes(dir.path())? {
+            return None;
+        }
+        copy_file(&log, &beside(&copy, "-wal")).ok()?;
+        copy_file(path, &copy).ok()?;
+        if (stamp_of(path).ok()?, header_of(&log).ok()?) == before {
             return Some((dir, copy));
         }
     }
     None
+}
+
+/// Opens a regular file: no link, and nothing that could be waited for.
+fn regular(path: &Path) -> io::Result<File> {
+    let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    Ok(file)
+}
+
+/// What a log begins with.
+fn header_of(log: &Path) -> io::Result<Vec<u8>> {
+    let mut header = Vec::new();
+    regular(log)?.take(LOG_HEADER).read_to_end(&mut header)?;
+    Ok(header)
+}
+
+/// Copies a file as long as it is now.
+fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+    let from = regular(from)?;
+    let bytes = from.metadata()?.len();
+    let mut new = File::options().write(true).create_new(true).mode(0o600).open(to)?;
+    io::copy(&mut from.take(bytes), &mut new)?;
+    Ok(())
+}
+
+/// Bytes that can still be written in a directory.
+fn free_bytes(dir: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(dir).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 /// The name of a file that nobody changes.
@@ -497,6 +550,39 @@ mod tests {
         drop(writer);
         assert!(database.check().is_err(), "its log is in the file now");
         assert!(ForeignDatabase::open_without_trace(&at.join("missing.db")).is_err());
+    }
+
+    #[test]
+    fn log_is_copied_beside_the_file_that_a_link_leads_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["real", "links", "copy"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        let (path, log) = (at("real/their.db"), at("real/their.db-wal"));
+        let writer = Connection::open(&path).unwrap();
+        writer
+            .execute_batch(
+                "PRAGMA journal_mode = WAL; CREATE TABLE t (name, n); INSERT INTO t VALUES ('a', 1)",
+            )
+            .unwrap();
+        std::os::unix::fs::symlink(&path, at("links/their.db")).unwrap();
+        let database = ForeignDatabase::open_without_trace(&at("links/their.db")).unwrap();
+        assert_eq!(names(&database, None).unwrap(), ["a Some(1)"]);
+        database.check().unwrap();
+        assert_eq!(std::fs::read_dir(at("links")).unwrap().count(), 1);
+        // SQLite follows no link to a log either.
+        std::fs::copy(&path, at("copy/their.db")).unwrap();
+        std::os::unix::fs::symlink(&log, at("copy/their.db-wal")).unwrap();
+        assert!(copied(&at("copy/their.db")).is_none());
+        assert!(ForeignDatabase::open_without_trace(&at("copy/their.db")).is_err());
+        // It is begun anew.
+        let header = header_of(&log).unwrap();
+        assert_eq!(header.len(), 32);
+        writer.execute_batch("INSERT INTO t VALUES ('b', 2)").unwrap();
+        assert_eq!(header_of(&log).unwrap(), header);
+        writer.execute_batch("PRAGMA wal_checkpoint(RESTART); INSERT INTO t VALUES ('c', 3)").unwrap();
+        assert_ne!(header_of(&log).unwrap(), header);
     }
 
     #[test]

@@ -18,9 +18,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 pub use check::{ContainerReport, EngineVersion, check_containers};
@@ -51,8 +52,10 @@ const OPEN_GATE: &str = r#"read -r QUIPU_GATE || exit 125
 unset QUIPU_GATE
 if command -v bash >/dev/null 2>&1; then exec bash -c "$0"; fi
 exec sh -c "$0""#;
-/// How long the end of a session waits for its container to stop.
+/// How long the end of a session waits for others that make or stop containers, and then for its own to stop.
 const ENDING: Duration = Duration::from_secs(10);
+/// How often it is looked whether they are done.
+const PAUSE: Duration = Duration::from_millis(20);
 /// Limits of open files and of processes at most. Podman asks for more by itself, which a system refuses where it may not raise limits;
 /// and it lowers its own limit of processes to this.
 const FILES: u64 = 1_048_576;
@@ -527,7 +530,7 @@ impl Container {
 impl Drop for Container {
     fn drop(&mut self) {
         // What cannot be stopped now is stopped by the next use.
-        let Ok(_manage) = manage(&self.settings.state) else { return };
+        let Ok(_manage) = manage_within(&self.settings.state, ENDING) else { return };
         if flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             return;
         }
@@ -574,6 +577,19 @@ fn manage(state: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// The same, unless somebody else holds it for longer than this.
+fn manage_within(state: &Path, patience: Duration) -> io::Result<File> {
+    let file = open_lock(state, "manage")?;
+    let since = Instant::now();
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::WOULDBLOCK | Errno::INTR) if since.elapsed() < patience => std::thread::sleep(PAUSE),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 fn lock_path(state: &Path, name: &str) -> PathBuf {
     state.join(format!("{name}.lock"))
 }
@@ -606,4 +622,20 @@ fn since_epoch(time: SystemTime) -> Duration {
 /// So many bytes of a hash.
 fn digest(text: &str, bytes: usize) -> String {
     Sha256::digest(text.as_bytes()).iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_waits_for_others_no_longer_than_it_may() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = manage(dir.path()).unwrap();
+        let since = Instant::now();
+        assert!(manage_within(dir.path(), Duration::from_millis(50)).is_err());
+        assert!(since.elapsed() >= Duration::from_millis(50));
+        drop(held);
+        manage_within(dir.path(), ENDING).unwrap();
+    }
 }

@@ -39,8 +39,11 @@ pub(super) fn read(state: &mut StateDirectory) {
     let path = state.dir.join(STATE);
     match opened(&state.dir, &path, STATE_VERSIONS) {
         Ok(Some(database)) => {
+            let before = (state.approvals.clone(), state.jobs.clone(), state.shared_profiles.clone());
             shared(state, &path, &database);
             if let Err(error) = database.check() {
+                // It may be of two states.
+                (state.approvals, state.jobs, state.shared_profiles) = before;
                 state.problem(&path, error);
             }
         }
@@ -76,19 +79,22 @@ pub(super) fn read(state: &mut StateDirectory) {
             unreadable: 0,
             written: BTreeMap::new(),
         };
-        agent.profiles = work.document("auth_profile_store", "store_key", "store_json");
-        agent.profile_state = work.document("auth_profile_state", "state_key", "state_json");
-        agent.index = work.index();
+        let profiles = work.document("auth_profile_store", "store_key", "store_json");
+        let profile_state = work.document("auth_profile_state", "state_key", "state_json");
+        let index = work.index();
         work.transcripts();
-        // Files that the program put beside the database are the same transcripts.
-        let known: HashSet<_> = work.written.keys().cloned().collect();
-        agent.transcripts.retain(|path| {
-            path.file_name().and_then(|name| name.to_str()).is_none_or(|name| !known.contains(name))
-        });
-        agent.transcripts.extend(work.written.into_values());
+        let written = work.written;
         if let Err(error) = database.check() {
+            // What was read may be of two states.
             state.problem(&path, error);
+            continue;
         }
+        (agent.profiles, agent.profile_state, agent.index) = (profiles, profile_state, index);
+        // Files that the program put beside the database are the same transcripts.
+        agent.transcripts.retain(|path| {
+            path.file_name().and_then(|name| name.to_str()).is_none_or(|name| !written.contains_key(name))
+        });
+        agent.transcripts.extend(written.into_values());
     }
     state.agents = agents;
     state.scratch = Some(scratch);

@@ -56,7 +56,6 @@ fn answer_leaves_in_blocks_as_the_settings_say_now() {
         assert_eq!(reply["text"], *line);
         assert_eq!(acknowledge(&server, &reply).status, 204);
     }
-    while reader.status("ended")["messages"] != json!([id]) {}
     // A channel of its own, and a change while the server runs.
     set(&world, &json!({ "mode": "blocks", "minChars": 10, "maxChars": 60, "byChannel": { "http": "off" } }));
     asks(&server, "two");
