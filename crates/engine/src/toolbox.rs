@@ -176,7 +176,7 @@ impl Toolbox {
     }
 
     /// These are the tools from now on. Calls that run are not touched.
-    pub(crate) fn use_tools(&self, tools: Arc<ToolSet>, run: Option<&RunId>) {
+    pub(crate) fn use_tools(&self, tools: &Arc<ToolSet>, run: Option<&RunId>) {
         let before =
             std::mem::replace(&mut *self.tools.lock().unwrap_or_else(PoisonError::into_inner), tools.clone());
         let Some(run) = run else { return };

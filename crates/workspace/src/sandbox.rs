@@ -621,7 +621,7 @@ mod tests {
     use crate::container::{ContainerEnd, ContainerEngine, ContainerLimits, ContainerMount, PruneLimits};
 
     #[test]
-    fn who_waited_for_an_attempt_that_timed_out_makes_none() {
+    fn caller_that_waited_for_a_failed_attempt_makes_none() {
         let dir = tempfile::tempdir().unwrap();
         let containers = Containers {
             engine: ContainerEngine::Unreadable,

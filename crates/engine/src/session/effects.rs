@@ -320,7 +320,7 @@ impl Task {
             }
             Effect::UseSources => {
                 if let Some(tools) = self.sources.used() {
-                    self.toolbox.use_tools(tools, self.machine.run());
+                    self.toolbox.use_tools(&tools, self.machine.run());
                 }
             }
             Effect::CancelPrepare => {
