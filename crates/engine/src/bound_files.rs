@@ -76,7 +76,11 @@ pub(crate) fn command_files(command: &str, cwd: &Path, home: Option<&Path>) -> C
     let mut directories = vec![cwd.to_path_buf()];
     for directory in &found.directories {
         let within: Vec<PathBuf> = directories.iter().map(|known| absolute(known, directory)).collect();
-        directories.extend(within.into_iter().filter(|path| path.is_dir()));
+        for path in within {
+            if path.is_dir() && !directories.contains(&path) {
+                directories.push(path);
+            }
+        }
         are_all &= directories.len() <= DIRECTORIES;
         directories.truncate(DIRECTORIES);
     }

@@ -4,17 +4,21 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::Value;
 
 use super::check::read_words;
 use super::edit::{EditError, set, unset};
-use super::layer::{bytes_of, near};
+use super::layer::{ProblemKind, bytes_of, near};
 use super::project::{is_trusted, project_settings_path, project_to_trust, trust_project};
 use super::table::{KEYS, Key, ProjectUse};
 use super::text::{Form, line_of, parse};
 use crate::{Failure, Home};
+
+/// How long ago a file was emptied by somebody who may be about to write it.
+const EMPTIED: Duration = Duration::from_secs(2);
 
 /// Which file is changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -172,6 +176,14 @@ fn is_section(text: &str, name: &str, path: &[&str]) -> bool {
     KEYS.iter().any(is_within) && found.is_some_and(|found| matches!(found.form, Form::Object(_)))
 }
 
+/// Whether an empty file of settings had some: this process goes on with them, or somebody emptied it a moment ago, as some programs do
+/// before they write it. With one setting written to it, the others would be lost.
+fn may_come_back(home: &Home, path: &Path) -> bool {
+    let keeps = home.config().problems.iter().any(|problem| matches!(problem.kind, ProblemKind::Emptied));
+    let changed = std::fs::metadata(path).and_then(|file| file.modified());
+    keeps || changed.is_ok_and(|at| at.elapsed().map_or(true, |age| age < EMPTIED))
+}
+
 /// Changes the text of a file; nobody else does meanwhile.
 fn change(
     home: &Home,
@@ -196,9 +208,13 @@ fn change(
     let is_there = bytes.is_some();
     let text = String::from_utf8(bytes.unwrap_or_default())
         .map_err(|_| unreadable("it is not text (UTF-8)".to_owned()))?;
-    // Processes that read it before go on with what it said. They would lose that to a file with one setting.
-    if *file == SettingsFile::User && is_there && text.trim_start_matches('\u{feff}').trim().is_empty() {
-        return Err(unreadable("it is empty; write {} to it, or remove it, to set nothing".to_owned()));
+    if *file == SettingsFile::User
+        && is_there
+        && text.trim_start_matches('\u{feff}').trim().is_empty()
+        && may_come_back(home, &path)
+    {
+        let why = "it is empty, and had settings before; write {} to it, or remove it, to set nothing";
+        return Err(unreadable(why.to_owned()));
     }
     let new = edit(&text).map_err(|error| match error {
         EditError::Syntax(at) => SettingError::Syntax { path: path.clone(), line: line_of(&text, at) },

@@ -341,6 +341,13 @@ fn last_good_values_stay_when_a_file_breaks() {
     assert_eq!((reserve(), reserve()), (6, 6));
     let told = world.ears.take();
     assert!(told.len() == 1 && told[0].contains("it is empty, so what it said last holds"), "{told:?}");
+    // One that is empty as long as anybody knows is a file like others.
+    let empty = World::with("");
+    empty.set("theme", "dark").unwrap_err();
+    let file = std::fs::File::options().append(true).open(empty.home.settings_path()).unwrap();
+    file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(60)).unwrap();
+    empty.set("theme", "dark").unwrap();
+    assert_eq!(empty.home.config().theme.as_deref(), Some("dark"));
     std::fs::write(world.home.settings_path(), "{}").unwrap();
     assert_eq!((reserve(), world.ears.take().len()), (16_384, 0));
     std::fs::write(world.home.settings_path(), r#"{"compaction":{"reserveTokens":6}}"#).unwrap();

@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use quipu::View;
 use quipu::protocol::{Entry, Json, Message};
-use quipu::store::{Commit, Durability, Graph, LineageEnd, Op, REPLY_OUTBOX, StoreError, decode_nodes};
+use quipu::store::{Graph, LineageEnd, Op, REPLY_OUTBOX, StoreError, decode_nodes};
 use quipu_outbound::{MessageSink, Offer, Outbox, PartState, ReplyKey, SinkError, StreamOptions};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -287,16 +287,29 @@ impl Replies {
         self.0.changing.lock(key).await
     }
 
-    async fn put_owed(&self, key: &SessionKey, owed: OwedReply, more: Vec<Op>) -> Result<(), StoreError> {
+    /// Stores what is owed, with changes of replies.
+    async fn put_owed(
+        &self,
+        key: &SessionKey,
+        owed: OwedReply,
+        changes: Vec<Vec<Op>>,
+    ) -> Result<(), StoreError> {
         let before = self.owed(key).map(|before| ReplyRow::Owed(Box::new(before)).take());
         let put = ReplyRow::Owed(Box::new(owed.clone())).put(&key.to_string());
-        let rest: Vec<Op> = [put].into_iter().chain(more).collect();
-        let commit = |ops| Commit { ops, durability: Durability::Process, ..Commit::default() };
-        let ops = before.into_iter().chain(rest.iter().cloned()).collect();
-        match self.0.store.commit(commit(ops)).await {
+        let own: Vec<Op> = before.into_iter().chain([put.clone()]).collect();
+        match self.commit(own.iter().chain(changes.iter().flatten()).cloned().collect()).await {
+            Ok(()) => {}
             // A task was ended between a commit and what it remembers of it.
-            Err(StoreError::Missing { .. }) => self.0.store.commit(commit(rest)).await?,
-            stored => stored?,
+            Err(StoreError::Missing { .. }) => {
+                for change in changes {
+                    self.commit_if_there(change).await?;
+                }
+                match self.commit(own).await {
+                    Err(StoreError::Missing { .. }) => self.commit(vec![put]).await?,
+                    stored => stored?,
+                }
+            }
+            Err(error) => return Err(error),
         }
         lock(&self.0.owed).insert(key.clone(), owed);
         Ok(())

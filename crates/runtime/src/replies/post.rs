@@ -211,7 +211,7 @@ impl Replies {
         let stored = StoredReply { number, route: route.clone(), delivery };
         let ops = vec![ReplyRow::Reply(Box::new(stored.clone())).put(&conversation.to_string())];
         match owed {
-            Some(owed) => self.put_owed(conversation, owed, ops).await?,
+            Some(owed) => self.put_owed(conversation, owed, vec![ops]).await?,
             None => self.0.store.commit(Commit { ops, durability, ..Commit::default() }).await?,
         }
         self.add(conversation, route, vec![stored]);

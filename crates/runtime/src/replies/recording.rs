@@ -115,7 +115,7 @@ impl Replies {
         grow(&mut grown, &outputs);
         // A reply that says nothing is none.
         let replies: Vec<_> = grown.replies().iter().filter(|reply| !reply.parts.is_empty()).collect();
-        let mut ops = Vec::new();
+        let mut changes = Vec::new();
         let mut new = Vec::new();
         for delivery in replies {
             let there = self.stored_reply(route, &delivery.key);
@@ -125,16 +125,17 @@ impl Replies {
             };
             let reply = StoredReply { number, route: route.clone(), delivery: delivery.clone() };
             let row = ReplyRow::Reply(Box::new(reply.clone()));
-            ops.extend(there.is_some().then(|| row.take()));
-            ops.extend((!delivery.is_settled()).then(|| row.put(&key.to_string())));
+            let take = there.is_some().then(|| row.take());
+            let put = (!delivery.is_settled()).then(|| row.put(&key.to_string()));
+            changes.push(take.into_iter().chain(put).collect::<Vec<_>>());
             if there.is_none() {
                 new.push(reply);
             }
         }
         match owed {
-            Some(owed) => self.put_owed(key, owed, ops).await?,
-            None if ops.is_empty() => {}
-            None => self.commit(ops).await?,
+            Some(owed) => self.put_owed(key, owed, changes).await?,
+            None if changes.is_empty() => {}
+            None => self.commit(changes.into_iter().flatten().collect()).await?,
         }
         // Acknowledgements may have come meanwhile: what is there grows, and is not replaced.
         if let Some(one) = lock(&self.0.outboxes).get_mut(route) {
@@ -174,10 +175,7 @@ impl Replies {
             // A task was ended between a commit and what it remembers of it.
             Err(StoreError::Missing { .. }) => {
                 for change in changes {
-                    match self.commit(change.into_iter().flatten().collect()).await {
-                        Ok(()) | Err(StoreError::Missing { .. }) => {}
-                        Err(error) => return Err(error),
-                    }
+                    self.commit_if_there(change.into_iter().flatten().collect()).await?;
                 }
             }
             Err(error) => return Err(error),
@@ -235,10 +233,7 @@ impl Replies {
         let row = ReplyRow::Reply(Box::new(reply));
         let mut ops = vec![row.take()];
         ops.extend((!is_settled).then(|| row.put(&queue)));
-        match self.commit(ops).await {
-            Ok(()) | Err(StoreError::Missing { .. }) => {}
-            Err(error) => return Err(error),
-        }
+        self.commit_if_there(ops).await?;
         // What was acknowledged meanwhile is stored by whoever took it down.
         if is_settled {
             self.forget(route, key, &storing);
@@ -246,7 +241,15 @@ impl Replies {
         Ok(())
     }
 
-    async fn commit(&self, ops: Vec<Op>) -> Result<(), StoreError> {
+    /// Stores a change of a row; one that has left the store stays away.
+    pub(super) async fn commit_if_there(&self, ops: Vec<Op>) -> Result<(), StoreError> {
+        match self.commit(ops).await {
+            Ok(()) | Err(StoreError::Missing { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn commit(&self, ops: Vec<Op>) -> Result<(), StoreError> {
         self.0.store.commit(Commit { ops, durability: Durability::Process, ..Commit::default() }).await
     }
 
