@@ -74,8 +74,8 @@ mod tests {
             check,
             &[("docs/page.md", page), ("crates/a/Cargo.toml", ""), ("crates/a/tests/it.rs", tests)],
             &[
-                "docs/page.md:1: names the test `a it::fails`, which is not there",
                 "docs/page.md:1: names the test `a gone::…`, which is not there",
+                "docs/page.md:1: names the test `a it::fails`, which is not there",
             ],
         );
     }
