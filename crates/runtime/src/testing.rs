@@ -20,6 +20,7 @@ use crate::queue::{
     Authority, BusyMode, InboxError, MessageGroup, MessageInbox, NewMessage, QueueOverride, QueuePolicy,
     QueueSettings, Route,
 };
+use crate::replies::Replies;
 use crate::run::{Conversations, RunRequest};
 use crate::source::{SessionSource, SourcedSession};
 
@@ -112,6 +113,16 @@ impl World {
         work: impl FnOnce(Conversations, Lanes) -> F,
     ) -> T {
         self.serve_with(timeout, fails, |conversations| conversations, work).await
+    }
+
+    /// The same with replies, which are delivered meanwhile.
+    pub(crate) async fn serve_replies<T, F: Future<Output = T>>(
+        &self,
+        replies: &Replies,
+        work: impl FnOnce(Conversations) -> F,
+    ) -> T {
+        let change = |all: Conversations| all.with_replies(replies.clone());
+        self.serve_with(None, 0, change, |conversations, _| work(conversations)).await
     }
 
     /// The same with conversations that were changed before.

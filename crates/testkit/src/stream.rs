@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::Reply;
+use crate::{Gate, Reply};
 
 /// How a server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -400,6 +400,23 @@ impl Answer {
             }
         }
         out
+    }
+
+    /// The stream up to the second piece of its text, and the rest.
+    ///
+    /// # Panics
+    /// When there is no second piece, or on a wire other than [`Wire::Messages`].
+    pub fn halves(&self) -> (String, String) {
+        let stream = self.stream();
+        let (second, _) = stream.match_indices("event: content_block_delta").nth(1).unwrap();
+        let (before, after) = stream.split_at(second);
+        (before.to_owned(), after.to_owned())
+    }
+
+    /// The whole stream as a reply whose second half arrives when the gate opens.
+    pub fn halved(&self, gate: &Gate) -> Reply {
+        let (before, after) = self.halves();
+        Reply::sse(before).then_gate(gate).then(after)
     }
 
     /// The whole stream as a reply.

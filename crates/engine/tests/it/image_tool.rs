@@ -2,36 +2,17 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use quipu::protocol::{Command, Model, ModelError, ModelRequest, Prices, Setting};
+use quipu::protocol::{Command, Model, Prices, Setting};
 use quipu::{
-    Call, CallEnd, FindError, IMAGE_PURPOSE, ImageQuestions, ModelLookupError, Models, Provider,
-    PurposeModel, SessionOptions,
+    FindError, IMAGE_PURPOSE, ImageQuestions, ModelLookupError, Models, Provider, PurposeModel,
+    SessionOptions,
 };
 use serde_json::json;
 
-use crate::support::{Fake, LiveSession, World, call, say};
+use crate::support::{Fake, FarProvider, LiveSession, World, call, say};
 
 /// A BMP file of one pixel.
 const DOT: &[u8] = b"BM\x3a\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\x18\0\0\0\0\0\x04\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\0\0\0";
-
-/// A provider on another machine.
-struct FarProvider(Arc<Fake>);
-
-impl Provider for FarProvider {
-    fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError> {
-        self.0.encode(request)
-    }
-
-    fn is_local(&self) -> bool {
-        false
-    }
-
-    fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
-        self.0.send(call)
-    }
-}
 
 /// Models to choose, and one on another machine for images.
 struct ImageModels {

@@ -2,19 +2,15 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use quipu::protocol::{
-    CompactionResult, Event, Model, ModelError, ModelRequest, NodeId, Notice, Outcome, Thinking,
-};
+use quipu::protocol::{CompactionResult, Event, Model, NodeId, Notice, Outcome, Thinking};
 use quipu::store::{Store as _, decode_nodes};
 use quipu::{
-    Call, CallEnd, CallRequest, Engine, FindError, ModelLookupError, Models, Provider, PurposeModel,
-    RunnerPurpose, SessionOptions,
+    CallRequest, Engine, FindError, ModelLookupError, Models, Provider, PurposeModel, RunnerPurpose,
+    SessionOptions,
 };
 
 use crate::compact::{is_summary_request, long, options};
-use crate::support::{Fake, LiveSession, World, say};
+use crate::support::{Fake, FarProvider, LiveSession, World, say};
 
 /// What is set for one purpose.
 struct PurposeSetting {
@@ -34,23 +30,6 @@ impl Models for PurposeSetting {
         }
         let (model, provider) = self.found.clone()?;
         Ok(Some(PurposeModel { model, provider, thinking: Some(Thinking::Low) }))
-    }
-}
-
-/// A provider on another machine.
-struct FarProvider(Arc<Fake>);
-
-impl Provider for FarProvider {
-    fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError> {
-        self.0.encode(request)
-    }
-
-    fn is_local(&self) -> bool {
-        false
-    }
-
-    fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
-        self.0.send(call)
     }
 }
 

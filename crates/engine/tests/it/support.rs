@@ -257,6 +257,23 @@ impl Provider for Fake {
     }
 }
 
+/// The same, as one on another machine.
+pub(crate) struct FarProvider(pub(crate) Arc<Fake>);
+
+impl Provider for FarProvider {
+    fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError> {
+        self.0.encode(request)
+    }
+
+    fn is_local(&self) -> bool {
+        false
+    }
+
+    fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
+        self.0.send(call)
+    }
+}
+
 fn blank(request: &ModelRequest) -> AssistantMessage {
     AssistantMessage {
         content: Vec::new(),

@@ -141,6 +141,7 @@ const HISTORY: ProjectUse = ProjectUse::Refused("it opens other sessions to the 
 const NETWORK: ProjectUse = ProjectUse::Refused("it controls where requests go");
 const SPENDING: ProjectUse = ProjectUse::Refused("it controls spending");
 const HOME: ProjectUse = ProjectUse::Refused("it names your files");
+const CONVERSATIONS: ProjectUse = ProjectUse::Refused("it is about the conversations of all projects");
 const STORE: ProjectUse = ProjectUse::Refused("it applies to the store of all projects");
 const TOOLS: ProjectUse = ProjectUse::Refused("it gives tools to the model");
 const PROMPT: ProjectUse = ProjectUse::Refused("it chooses the system prompt");
@@ -1043,7 +1044,7 @@ pub const KEYS: &[Key] = &[
         Kind::Word(RESET_MODES),
         "\"off\"",
         Now,
-        HOME,
+        CONVERSATIONS,
         "when a message begins a new session of its conversation: never, with a new day, after a time without messages",
     ),
     key(
@@ -1051,7 +1052,7 @@ pub const KEYS: &[Key] = &[
         Kind::Number { least: 0, most: 23 },
         "4",
         Now,
-        HOME,
+        CONVERSATIONS,
         "the hour at which a day begins, in your time zone",
     ),
     key(
@@ -1059,7 +1060,7 @@ pub const KEYS: &[Key] = &[
         Kind::Number { least: 0, most: 5_256_000 },
         "0",
         Now,
-        HOME,
+        CONVERSATIONS,
         "minutes without messages after which a conversation begins anew; 0 is no limit",
     ),
     key(
@@ -1067,7 +1068,7 @@ pub const KEYS: &[Key] = &[
         Kind::Resets(ChatNames::Kinds),
         "{}",
         Now,
-        HOME,
+        CONVERSATIONS,
         "`mode`, `atHour` and `idleMinutes` for conversations of a kind: `direct`, `group`, `thread`",
     ),
     key(
@@ -1075,7 +1076,7 @@ pub const KEYS: &[Key] = &[
         Kind::Resets(ChatNames::Channels),
         "{}",
         Now,
-        HOME,
+        CONVERSATIONS,
         "the same for those of single channels, before the kind",
     ),
     key(
@@ -1083,7 +1084,7 @@ pub const KEYS: &[Key] = &[
         Kind::Number { least: 0, most: messages::TURNS_MOST },
         "0",
         Now,
-        HOME,
+        CONVERSATIONS,
         "newest turns of the user that requests of a conversation have; 0 for all",
     ),
     key(
@@ -1091,7 +1092,7 @@ pub const KEYS: &[Key] = &[
         Kind::Turns(ChatNames::Kinds),
         "{}",
         Now,
-        HOME,
+        CONVERSATIONS,
         "the same for conversations of a kind: `direct`, `group`",
     ),
     key(
@@ -1099,7 +1100,7 @@ pub const KEYS: &[Key] = &[
         Kind::Turns(ChatNames::Channels),
         "{}",
         Now,
-        HOME,
+        CONVERSATIONS,
         "`direct`, `group` and `people` (by id) of single channels, before the kind",
     ),
     key(
@@ -1107,7 +1108,7 @@ pub const KEYS: &[Key] = &[
         Kind::Word(QUEUE_MODES),
         "\"steer\"",
         Now,
-        HOME,
+        CONVERSATIONS,
         "what becomes of a message that comes while its conversation is busy",
     ),
     key(
@@ -1115,7 +1116,7 @@ pub const KEYS: &[Key] = &[
         Kind::ChannelWords(QUEUE_MODES),
         "{}",
         Now,
-        HOME,
+        CONVERSATIONS,
         "the same for messages of single channels",
     ),
     key(
@@ -1123,7 +1124,7 @@ pub const KEYS: &[Key] = &[
         Kind::Number { least: 0, most: 3_600_000 },
         "500",
         Now,
-        HOME,
+        CONVERSATIONS,
         "milliseconds without a new message after which those that wait are run",
     ),
     key(
@@ -1131,7 +1132,7 @@ pub const KEYS: &[Key] = &[
         Kind::ChannelTimes,
         "{}",
         Now,
-        HOME,
+        CONVERSATIONS,
         "the same for single channels",
     ),
     key(
@@ -1139,7 +1140,7 @@ pub const KEYS: &[Key] = &[
         Kind::Number { least: 1, most: 256 },
         "20",
         Now,
-        HOME,
+        CONVERSATIONS,
         "messages of a conversation that wait at most",
     ),
     key(
@@ -1147,7 +1148,7 @@ pub const KEYS: &[Key] = &[
         Kind::Word(&["new", "old", "summarize"]),
         "\"summarize\"",
         Now,
-        HOME,
+        CONVERSATIONS,
         "what happens to more: the new one is refused, an old one goes, or it goes and a line of it is told later",
     ),
     key(
@@ -1155,7 +1156,7 @@ pub const KEYS: &[Key] = &[
         Kind::Word(STREAMING_MODES),
         "\"off\"",
         Now,
-        HOME,
+        CONVERSATIONS,
         "whether a conversation is answered when the answer is whole, or in blocks while it arrives",
     ),
     key(
@@ -1163,7 +1164,7 @@ pub const KEYS: &[Key] = &[
         Kind::ChannelWords(STREAMING_MODES),
         "{}",
         Now,
-        HOME,
+        CONVERSATIONS,
         "the same for conversations of single channels",
     ),
     key(
@@ -1171,7 +1172,7 @@ pub const KEYS: &[Key] = &[
         Kind::Number { least: 1, most: 65_536 },
         "800",
         Now,
-        HOME,
+        CONVERSATIONS,
         "characters of a block at least, before its answer ends",
     ),
     key(
@@ -1179,7 +1180,7 @@ pub const KEYS: &[Key] = &[
         Kind::Number { least: 40, most: 65_536 },
         "1200",
         Now,
-        HOME,
+        CONVERSATIONS,
         "characters of a block at most",
     ),
     key(
@@ -1187,7 +1188,7 @@ pub const KEYS: &[Key] = &[
         Kind::Number { least: 0, most: 60_000 },
         "1000",
         Now,
-        HOME,
+        CONVERSATIONS,
         "milliseconds for which a block waits for the next one, to be one message with it; 0 for none",
     ),
     key(

@@ -594,7 +594,22 @@ fn exported_job(
 
 #[cfg(test)]
 mod tests {
+    use quipu_policy::{GROUPS, canonical};
+
     use super::*;
+
+    /// What is exported is what an import would read as the same tool.
+    #[test]
+    fn names_of_tools_are_those_of_policies() {
+        let is_known =
+            |name: &str| GROUPS.iter().any(|group| group.name == name || group.tools.contains(&name));
+        for (ours, theirs) in THEIR_NAMES.iter().filter(|(ours, _)| !ours.starts_with("group:")) {
+            assert!(is_known(ours) && canonical(theirs) == *ours, "{ours}");
+        }
+        for name in OURS_ALONE {
+            assert!(is_known(name) && canonical(name) == name, "{name}");
+        }
+    }
 
     #[test]
     fn tools_have_the_names_of_the_other_program() {

@@ -156,6 +156,9 @@ struct Inner {
     refused: Mutex<VecDeque<RefusedReply>>,
 }
 
+/// Parts of replies that were acknowledged or refused.
+type EndedParts = Vec<(ReplyKey, Vec<u32>)>;
+
 #[derive(Default)]
 struct RouteOutbox {
     outbox: Outbox,
@@ -394,32 +397,34 @@ impl Replies {
 
     /// What is offered again, and by route the parts that were acknowledged or refused: whether that was stored is not known, as deliveries
     /// can be dropped at any moment.
-    fn restored(&self) -> Vec<(Route, Vec<(ReplyKey, u32)>)> {
+    fn restored(&self) -> Vec<(Route, EndedParts)> {
         let mut outboxes = lock(&self.0.outboxes);
         for one in outboxes.values_mut() {
             one.outbox = Outbox::restore(one.outbox.replies().to_vec());
         }
         lock(&self.0.changed).extend(outboxes.keys().cloned());
         let ended = |one: &RouteOutbox| {
-            let parts = one.outbox.replies().iter().flat_map(|reply| {
+            let replies = one.outbox.replies().iter().map(|reply| {
                 let ended = (0..).zip(&reply.parts);
                 let ended = ended.filter(|(_, part)| !matches!(part.state, PartState::Waiting { .. }));
-                ended.map(|(part, _)| (reply.key.clone(), part))
+                (reply.key.clone(), ended.map(|(part, _)| part).collect::<Vec<u32>>())
             });
-            parts.collect::<Vec<_>>()
+            replies.filter(|(_, parts)| !parts.is_empty()).collect::<EndedParts>()
         };
         let of_routes = outboxes.iter().map(|(route, one)| (route.clone(), ended(one)));
         of_routes.filter(|(_, ended)| !ended.is_empty()).collect()
     }
 
     /// Stores what came of offers that were made before.
-    fn store_ended(&self, route: Route, ended: Vec<(ReplyKey, u32)>) -> BoxFuture<'_, Route> {
+    fn store_ended(&self, route: Route, ended: EndedParts) -> BoxFuture<'_, Route> {
         Box::pin(async move {
             let sink = ended.first().and_then(|(key, _)| self.route_of(&route, key)).map(|there| there.sink);
-            for (key, part) in ended {
+            for (key, parts) in ended {
                 self.stored_at_last(&route, &key).await;
-                if let Some(sink) = &sink {
-                    sink.stored(&key, part);
+                for part in parts {
+                    if let Some(sink) = &sink {
+                        sink.stored(&key, part);
+                    }
                 }
             }
             route

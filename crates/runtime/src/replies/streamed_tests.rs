@@ -9,14 +9,6 @@ use crate::testing::{World, request, says};
 /// Six paragraphs. When half of it has arrived, two of its lines have ended.
 const PROVERBS: &str = "Still waters run deep.\n\nHaste makes waste.\n\nEasy come, easy go.\n\nTime will tell.\n\nNo pain, no gain.\n\nAll is well that ends well.";
 
-/// An answer whose second half arrives when the gate opens.
-fn halved(gate: &Gate, text: &str) -> Reply {
-    let stream = Answer::new().text(text).stream();
-    let deltas: Vec<_> = stream.match_indices("event: content_block_delta").map(|(at, _)| at).collect();
-    let (before, after) = stream.split_at(deltas[1]);
-    Reply::sse(before.to_owned()).then_gate(gate).then(after.to_owned())
-}
-
 fn asks(text: &str) -> RunRequest {
     request("agent:main:main", text, BusyMode::Followup)
 }
@@ -41,26 +33,21 @@ fn keys(chat: &Chat) -> Vec<String> {
 #[tokio::test]
 async fn streamed_answer_leaves_in_blocks_before_it_is_whole() {
     let (gate, chat) = (Gate::new(), Chat::streamed());
-    let world = World::new([halved(&gate, PROVERBS), says("last")]);
+    let world = World::new([Answer::new().text(PROVERBS).halved(&gate), says("last")]);
     let replies = replies(&world, &chat).await;
     let kept = replies.clone();
     let seen = chat.clone();
     world
-        .serve_with(
-            None,
-            0,
-            |all| all.with_replies(replies),
-            |conversations, _| async move {
-                let run = conversations.start(asks("one")).await.unwrap();
-                says_first(&seen).await;
-                assert_eq!(seen.texts()[0], "Still waters run deep.");
-                assert_eq!(kept.len(), 1, "it has not ended");
-                gate.open();
-                run.outcome().await.unwrap();
-                conversations.run(asks("two")).await.unwrap();
-                kept.idle().await;
-            },
-        )
+        .serve_replies(&replies, |conversations| async move {
+            let run = conversations.start(asks("one")).await.unwrap();
+            says_first(&seen).await;
+            assert_eq!(seen.texts()[0], "Still waters run deep.");
+            assert_eq!(kept.len(), 1, "it has not ended");
+            gate.open();
+            run.outcome().await.unwrap();
+            conversations.run(asks("two")).await.unwrap();
+            kept.idle().await;
+        })
         .await;
     let texts = chat.texts();
     assert_eq!(texts[..6].join("\n\n"), PROVERBS);
@@ -74,33 +61,23 @@ async fn streamed_answer_leaves_in_blocks_before_it_is_whole() {
 /// What a chat is sent where the process ends in the middle of an answer, and the next one gives this.
 async fn sent_after_an_end(second: &str) -> Vec<String> {
     let (gate, chat) = (Gate::new(), Chat::streamed());
-    let world = World::new([halved(&gate, PROVERBS), says(second), says("last")]);
+    let world = World::new([Answer::new().text(PROVERBS).halved(&gate), says(second), says("last")]);
     let first = replies(&world, &chat).await;
     let seen = chat.clone();
     world
-        .serve_with(
-            None,
-            0,
-            |all| all.with_replies(first),
-            |conversations, _| async move {
-                drop(conversations.start(asks("one")).await.unwrap());
-                says_first(&seen).await;
-            },
-        )
+        .serve_replies(&first, |conversations| async move {
+            drop(conversations.start(asks("one")).await.unwrap());
+            says_first(&seen).await;
+        })
         .await;
     let next = replies(&world, &chat).await;
     assert_eq!(next.len(), 1, "it was begun and has not ended");
     let kept = next.clone();
     world
-        .serve_with(
-            None,
-            0,
-            |all| all.with_replies(next),
-            |conversations, _| async move {
-                conversations.run(asks("two")).await.unwrap();
-                kept.idle().await;
-            },
-        )
+        .serve_replies(&next, |conversations| async move {
+            conversations.run(asks("two")).await.unwrap();
+            kept.idle().await;
+        })
         .await;
     assert_eq!(left(&world).await, [] as [String; 0]);
     let mut texts = chat.texts();
@@ -128,25 +105,20 @@ async fn another_answer_behind_an_end_is_sent_whole() {
 #[tokio::test]
 async fn stopped_run_ends_the_reply_that_it_began() {
     let (gate, chat) = (Gate::new(), Chat::streamed());
-    let world = World::new([halved(&gate, PROVERBS), says("next")]);
+    let world = World::new([Answer::new().text(PROVERBS).halved(&gate), says("next")]);
     let replies = replies(&world, &chat).await;
     let kept = replies.clone();
     let seen = chat.clone();
     world
-        .serve_with(
-            None,
-            0,
-            |all| all.with_replies(replies),
-            |conversations, _| async move {
-                let run = conversations.start(asks("one")).await.unwrap();
-                says_first(&seen).await;
-                let key = SessionKey::parse("agent:main:main").unwrap();
-                conversations.stop(&key, asks("stop").message.authority).await.unwrap();
-                drop(run.outcome().await);
-                conversations.run(asks("two")).await.unwrap();
-                kept.idle().await;
-            },
-        )
+        .serve_replies(&replies, |conversations| async move {
+            let run = conversations.start(asks("one")).await.unwrap();
+            says_first(&seen).await;
+            let key = SessionKey::parse("agent:main:main").unwrap();
+            conversations.stop(&key, asks("stop").message.authority).await.unwrap();
+            drop(run.outcome().await);
+            conversations.run(asks("two")).await.unwrap();
+            kept.idle().await;
+        })
         .await;
     assert_eq!(chat.texts().last().unwrap(), "next");
     assert!(!chat.texts().iter().any(|text| text.contains("All is well")));
@@ -156,24 +128,15 @@ async fn stopped_run_ends_the_reply_that_it_began() {
 #[tokio::test]
 async fn answer_that_breaks_off_goes_on_under_its_key() {
     let chat = Chat::streamed();
-    let gate = Gate::new();
-    gate.open();
-    let stream = Answer::new().text(PROVERBS).stream();
-    let deltas: Vec<_> = stream.match_indices("event: content_block_delta").map(|(at, _)| at).collect();
-    let broken = Reply::sse(stream[..deltas[1]].to_owned());
-    let world = World::new([broken, says(PROVERBS)]);
+    let (first, _) = Answer::new().text(PROVERBS).halves();
+    let world = World::new([Reply::sse(first), says(PROVERBS)]);
     let replies = replies(&world, &chat).await;
     let kept = replies.clone();
     world
-        .serve_with(
-            None,
-            0,
-            |all| all.with_replies(replies),
-            |conversations, _| async move {
-                conversations.run(asks("one")).await.unwrap();
-                kept.idle().await;
-            },
-        )
+        .serve_replies(&replies, |conversations| async move {
+            conversations.run(asks("one")).await.unwrap();
+            kept.idle().await;
+        })
         .await;
     assert_eq!(chat.texts().join("\n\n"), PROVERBS);
     assert_eq!(keys(&chat).len(), 1);
@@ -185,20 +148,15 @@ async fn secrets_do_not_leave_in_blocks() {
     let token = format!("ghp_{}", "a1B2".repeat(9));
     let text = format!("The token is {token} here.\n\n{PROVERBS}");
     let (gate, chat) = (Gate::new(), Chat::streamed());
-    let world = World::new([halved(&gate, &text)]);
+    let world = World::new([Answer::new().text(&text).halved(&gate)]);
     gate.open();
     let replies = replies(&world, &chat).await;
     let kept = replies.clone();
     world
-        .serve_with(
-            None,
-            0,
-            |all| all.with_replies(replies),
-            |conversations, _| async move {
-                conversations.run(asks("one")).await.unwrap();
-                kept.idle().await;
-            },
-        )
+        .serve_replies(&replies, |conversations| async move {
+            conversations.run(asks("one")).await.unwrap();
+            kept.idle().await;
+        })
         .await;
     let texts = chat.texts().join("\n\n");
     assert!(!texts.contains(&token) && texts.contains("[REDACTED:"), "{texts}");

@@ -100,18 +100,13 @@ async fn answers_are_delivered_in_order_and_leave_the_store() {
     let replies = replies(&world, &chat).await;
     let kept = replies.clone();
     world
-        .serve_with(
-            None,
-            0,
-            |all| all.with_replies(replies),
-            |conversations, _| async move {
-                for text in ["one", "two", "three"] {
-                    let message = request("agent:main:main", text, BusyMode::Followup);
-                    conversations.run(message).await.unwrap();
-                }
-                kept.idle().await;
-            },
-        )
+        .serve_replies(&replies, |conversations| async move {
+            for text in ["one", "two", "three"] {
+                let message = request("agent:main:main", text, BusyMode::Followup);
+                conversations.run(message).await.unwrap();
+            }
+            kept.idle().await;
+        })
         .await;
     let taken = chat.taken.borrow().clone();
     let texts = chat.texts();
@@ -134,18 +129,13 @@ async fn answer_that_a_tool_sent_is_dropped() {
     let replies = replies(&world, &chat).await;
     let kept = replies.clone();
     world
-        .serve_with(
-            None,
-            0,
-            |all| all.with_replies(replies),
-            |conversations, _| async move {
-                for text in ["one", "two"] {
-                    let message = request("agent:main:main", text, BusyMode::Followup);
-                    conversations.run(message).await.unwrap();
-                }
-                kept.idle().await;
-            },
-        )
+        .serve_replies(&replies, |conversations| async move {
+            for text in ["one", "two"] {
+                let message = request("agent:main:main", text, BusyMode::Followup);
+                conversations.run(message).await.unwrap();
+            }
+            kept.idle().await;
+        })
         .await;
     assert_eq!(chat.texts(), ["something else"]);
 }
@@ -158,20 +148,15 @@ async fn lost_acknowledgement_offers_the_same_key_again() {
     let replies = replies(&world, &chat).await;
     let kept = replies.clone();
     world
-        .serve_with(
-            None,
-            0,
-            |all| all.with_replies(replies),
-            |conversations, _| async move {
-                for text in ["one", "two"] {
-                    let message = request("agent:main:main", text, BusyMode::Followup);
-                    conversations.run(message).await.unwrap();
-                }
-                kept.idle().await;
-                let refused = kept.take_refused();
-                assert_eq!((refused.len(), &*refused[0].reason), (1, "too rude"));
-            },
-        )
+        .serve_replies(&replies, |conversations| async move {
+            for text in ["one", "two"] {
+                let message = request("agent:main:main", text, BusyMode::Followup);
+                conversations.run(message).await.unwrap();
+            }
+            kept.idle().await;
+            let refused = kept.take_refused();
+            assert_eq!((refused.len(), &*refused[0].reason), (1, "too rude"));
+        })
         .await;
     let taken = chat.taken.borrow().clone();
     assert_eq!(chat.texts(), ["one", "one", "two"]);
@@ -186,22 +171,17 @@ async fn undelivered_replies_are_offered_by_the_next_process() {
     let silent = Chat::new(std::iter::repeat_n(unavailable(), 9));
     let first = replies(&world, &silent).await;
     world
-        .serve_with(
-            None,
-            0,
-            |all| all.with_replies(first),
-            |conversations, _| async move {
-                let message = request("agent:main:main", "hello", BusyMode::Followup);
-                conversations.run(message).await.unwrap();
-            },
-        )
+        .serve_replies(&first, |conversations| async move {
+            let message = request("agent:main:main", "hello", BusyMode::Followup);
+            conversations.run(message).await.unwrap();
+        })
         .await;
     assert_eq!(rows(&world).await, 1);
     let chat = Chat::new([]);
     let second = replies(&world, &chat).await;
     assert_eq!(second.len(), 1);
     let kept = second.clone();
-    world.serve_with(None, 0, |all| all.with_replies(second), |_, _| async move { kept.idle().await }).await;
+    world.serve_replies(&second, |_| async move { kept.idle().await }).await;
     assert_eq!(chat.texts(), ["one"]);
     assert!(
         silent
@@ -222,23 +202,18 @@ async fn run_of_an_ended_process_is_continued_and_answered() {
     let first = replies(&world, &chat).await;
     let reached = gate.clone();
     world
-        .serve_with(
-            None,
-            0,
-            |all| all.with_replies(first),
-            |conversations, _| async move {
-                let message = request("agent:main:main", "hello", BusyMode::Followup);
-                let run = conversations.start(message).await.unwrap();
-                reached.reached().await;
-                // Its prompt is part of the session, and its session is closed.
-                drop(run);
-            },
-        )
+        .serve_replies(&first, |conversations| async move {
+            let message = request("agent:main:main", "hello", BusyMode::Followup);
+            let run = conversations.start(message).await.unwrap();
+            reached.reached().await;
+            // Its prompt is part of the session, and its session is closed.
+            drop(run);
+        })
         .await;
     assert_eq!((rows(&world).await, chat.texts().len()), (1, 0));
     let second = replies(&world, &chat).await;
     let kept = second.clone();
-    world.serve_with(None, 0, |all| all.with_replies(second), |_, _| async move { kept.idle().await }).await;
+    world.serve_replies(&second, |_| async move { kept.idle().await }).await;
     assert_eq!(chat.texts(), ["the answer"]);
     assert_eq!(rows(&world).await, 0);
 }
@@ -251,23 +226,18 @@ async fn stop_word_aborts_the_run_and_owes_nothing() {
     let replies = replies(&world, &chat).await;
     let kept = replies.clone();
     world
-        .serve_with(
-            None,
-            0,
-            |all| all.with_replies(replies),
-            |conversations, _| async move {
-                let message = |text| request("agent:main:main", text, BusyMode::Followup);
-                let first = conversations.start(message("first")).await.unwrap();
-                gate.reached().await;
-                let second = conversations.start(message("second")).await.unwrap();
-                let stopped = conversations.accept(message(" /Stop! ")).await.unwrap();
-                assert!(matches!(stopped, Acceptance::Stopped));
-                assert_eq!(first.outcome().await.unwrap().outcome, quipu::protocol::Outcome::Aborted);
-                let dropped = crate::run::RunError::Dropped(crate::queue::DropReason::Stopped);
-                assert_eq!(second.outcome().await, Err(dropped));
-                kept.idle().await;
-            },
-        )
+        .serve_replies(&replies, |conversations| async move {
+            let message = |text| request("agent:main:main", text, BusyMode::Followup);
+            let first = conversations.start(message("first")).await.unwrap();
+            gate.reached().await;
+            let second = conversations.start(message("second")).await.unwrap();
+            let stopped = conversations.accept(message(" /Stop! ")).await.unwrap();
+            assert!(matches!(stopped, Acceptance::Stopped));
+            assert_eq!(first.outcome().await.unwrap().outcome, quipu::protocol::Outcome::Aborted);
+            let dropped = crate::run::RunError::Dropped(crate::queue::DropReason::Stopped);
+            assert_eq!(second.outcome().await, Err(dropped));
+            kept.idle().await;
+        })
         .await;
     assert_eq!((rows(&world).await, chat.texts().len()), (0, 0));
 }

@@ -145,7 +145,7 @@ pub enum ContainerError {
         program: &'static str,
     },
     /// Nobody knows which program was meant.
-    #[error("`sandbox.backend` cannot be read; correct it")]
+    #[error("`sandbox.backend` or `sandbox.runtime` cannot be read; correct it")]
     Unreadable,
     /// No image is named.
     #[error("`sandbox.image` names no image")]

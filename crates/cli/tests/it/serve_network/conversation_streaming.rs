@@ -22,14 +22,6 @@ fn set(world: &World, streaming: &Value) {
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
 }
 
-/// An answer whose second half arrives when the gate opens.
-fn halved(gate: &Gate, text: &str) -> Reply {
-    let stream = Answer::new().text(text).stream();
-    let deltas: Vec<_> = stream.match_indices("event: content_block_delta").map(|(at, _)| at).collect();
-    let (before, after) = stream.split_at(deltas[1]);
-    Reply::sse(before.to_owned()).then_gate(gate).then(after.to_owned())
-}
-
 fn asks(server: &Server, text: &str) -> String {
     queued(server, MAIN, &json!({ "text": text, "queue": { "mode": "followup", "debounceMs": 0 } }))
 }
@@ -37,7 +29,7 @@ fn asks(server: &Server, text: &str) -> String {
 #[test]
 fn answer_leaves_in_blocks_as_the_settings_say_now() {
     let (text, gate) = (LINES.join("\n\n"), Gate::new());
-    let world = world([halved(&gate, &text), says(&text), says(&text)]);
+    let world = world([Answer::new().text(&text).halved(&gate), says(&text), says(&text)]);
     world.unchecked();
     let small = json!({ "mode": "blocks", "minChars": 10, "maxChars": 60, "joinMs": 0 });
     set(&world, &small);
@@ -69,7 +61,7 @@ fn answer_leaves_in_blocks_as_the_settings_say_now() {
 #[test]
 fn streamed_answer_goes_on_under_its_key_after_a_kill() {
     let (text, gate) = (LINES.join("\n\n"), Gate::new());
-    let world = world([halved(&gate, &text), says(&text)]);
+    let world = world([Answer::new().text(&text).halved(&gate), says(&text)]);
     world.unchecked();
     set(&world, &json!({ "mode": "blocks", "minChars": 10, "maxChars": 60, "joinMs": 0 }));
     let server = Server::start(&world);
