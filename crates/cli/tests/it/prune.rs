@@ -99,10 +99,11 @@ fn the_room_is_given_back_when_that_is_asked_for() {
         bytes(&world.store()) + bytes(&log)
     };
     world.run(&["doctor", "--prune"]).ok();
+    // What indexes lag behind is written in a quiet moment, which would count against what is given back.
+    world.run(&["doctor", "--rebuild", "all"]).ok();
     let (nodes, before) = (world.nodes(), size());
     let told = world.run(&["doctor", "--shrink"]).ok().text();
     assert!(told.contains("the store file is ") && told.contains(" KiB smaller"), "{told}");
-    eprintln!("SIZES {before} {} {told}", size());
     assert!(size() < before, "{} {before}: {told}", size());
     assert_eq!(world.nodes(), nodes);
     assert_eq!(plan(&world, &first), (0, FILES));
