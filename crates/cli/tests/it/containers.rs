@@ -297,7 +297,11 @@ fn unreadable_settings_of_a_sandbox_close_it() {
     set(&world, &backend);
     let ran = world.run(&["--permissions", "full", "-p", "work"]).ok();
     assert!(ran.err.contains("commands in sandboxes do not run until it is corrected"), "{}", ran.err);
-    assert!(told(&world).contains("`sandbox.backend` or `sandbox.runtime` cannot be read"), "{}", told(&world));
+    assert!(
+        told(&world).contains("`sandbox.backend` or `sandbox.runtime` cannot be read"),
+        "{}",
+        told(&world)
+    );
     assert!(!world.path("work/ran").exists());
     let (code, found) = doctor(&world, None);
     assert_eq!((code, found[0].0.as_str()), (4, "bad"), "{found:?}");
