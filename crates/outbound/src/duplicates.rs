@@ -76,7 +76,16 @@ impl SentTexts {
         }
     }
 
-    /// Whether the text says what was sent: it contains a text that was sent, or is at least half of one.
+    /// Whether the text is a part of one that was sent.
+    pub(crate) fn covers(&self, text: &str) -> bool {
+        if self.texts.is_empty() {
+            return false;
+        }
+        let text = normalized(text);
+        !text.is_empty() && self.texts.iter().any(|sent| sent.contains(&text))
+    }
+
+    /// Whether the text says what was sent: it is at least half of a text that was sent, or contains one that is at least half of it.
     pub fn contains(&self, text: &str) -> bool {
         if self.texts.is_empty() {
             return false;
@@ -86,7 +95,7 @@ impl SentTexts {
         length >= LENGTH_LEAST
             && self.texts.iter().any(|sent| {
                 let sent_length = sent.chars().count();
-                (sent_length >= LENGTH_LEAST && text.contains(sent.as_str()))
+                (sent_length >= LENGTH_LEAST && 2 * sent_length >= length && text.contains(sent.as_str()))
                     || (2 * length >= sent_length && sent.contains(&text))
             })
     }

@@ -24,7 +24,7 @@ mod tags;
 
 pub use block::{Block, ReplyKey, ReplyTarget};
 pub use chunk::{BreakPreference, Chunk, ChunkOptions, Chunker, units};
-pub use coalesce::{CoalesceOptions, Coalescer};
+pub use coalesce::{CoalesceOptions, Coalescer, Seam};
 pub use directives::{Directive, DirectiveParser, parse_directives};
 pub use duplicates::{SentTexts, normalized};
 pub use media::media_source;

@@ -53,7 +53,10 @@ pub struct Part {
 pub struct Delivery {
     /// Names the reply.
     pub key: ReplyKey,
-    /// Its messages, in order.
+    /// Messages at its beginning that were acknowledged or refused, and of which nothing is kept.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub settled: u32,
+    /// Its messages behind those, in order.
     pub parts: Vec<Part>,
     /// Bytes of visible text that the parts have.
     pub end: usize,
@@ -77,6 +80,23 @@ impl Delivery {
     /// Whether a part is to be offered.
     pub fn is_waiting(&self) -> bool {
         self.waiting().is_some()
+    }
+
+    /// How many messages it has so far.
+    pub fn part_count(&self) -> u32 {
+        self.settled.saturating_add(u32::try_from(self.parts.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Forgets what was acknowledged or refused at its beginning: what grows for long does not grow in the store.
+    pub fn settle(&mut self) {
+        self.settle_some(u32::MAX);
+    }
+
+    fn settle_some(&mut self, parts: u32) {
+        let most = usize::try_from(parts.saturating_sub(self.settled)).unwrap_or(usize::MAX);
+        let settled = self.waiting().unwrap_or(self.parts.len()).min(most);
+        self.parts.drain(..settled);
+        self.settled = self.settled.saturating_add(u32::try_from(settled).unwrap_or(u32::MAX));
     }
 
     fn waiting(&self) -> Option<usize> {
@@ -177,7 +197,7 @@ impl Outbox {
     /// the same parts again.
     pub fn record(&mut self, key: &ReplyKey, part: u32, block: Block) -> Result<bool, DeliveryError> {
         let reply = self.entry(key);
-        let expected = u32::try_from(reply.parts.len()).unwrap_or(u32::MAX);
+        let expected = reply.part_count();
         if part < expected {
             return Ok(false);
         }
@@ -213,9 +233,9 @@ impl Outbox {
             return None;
         }
         let (reply, index) = self.first_waiting()?;
-        let part_number = u32::try_from(index).ok()?;
         let delivery = self.replies.get_mut(reply)?;
-        let replaces = delivery.preview.clone().filter(|_| index == 0);
+        let part_number = delivery.settled.checked_add(u32::try_from(index).ok()?)?;
+        let replaces = delivery.preview.clone().filter(|_| part_number == 0);
         let part = delivery.parts.get_mut(index)?;
         let PartState::Waiting { attempts, pause_ms, .. } = &mut part.state else { return None };
         *attempts = attempts.saturating_add(1);
@@ -256,7 +276,7 @@ impl Outbox {
         acknowledgement: Acknowledgement,
     ) -> Result<(), DeliveryError> {
         self.land(key, part);
-        let entry = self.part(key, part)?;
+        let Some(entry) = self.part(key, part)? else { return Ok(()) };
         if !matches!(entry.state, PartState::Acknowledged { .. }) {
             entry.state = PartState::Acknowledged { message: acknowledgement.message };
             entry.block = None;
@@ -278,7 +298,7 @@ impl Outbox {
         {
             reply.preview = None;
         }
-        let entry = self.part(key, part)?;
+        let Some(entry) = self.part(key, part)? else { return Ok(()) };
         let PartState::Waiting { attempts, since, pause_ms } = &mut entry.state else { return Ok(()) };
         *since = at;
         match error {
@@ -297,7 +317,7 @@ impl Outbox {
     /// A preview of the reply, to be sent or edited in place. It is not stored and not offered again: part 0 replaces it.
     pub fn preview(&mut self, key: &ReplyKey, text: &str) -> Option<Offer> {
         let reply = self.entry(key);
-        if !reply.parts.is_empty() || reply.closed {
+        if reply.part_count() > 0 || reply.closed {
             return None;
         }
         Some(Offer {
@@ -321,11 +341,19 @@ impl Outbox {
     /// What a stream that continues this reply must know.
     pub fn progress(&self, key: &ReplyKey) -> Progress {
         self.reply(key).map_or_else(Progress::default, |reply| Progress {
-            parts: u32::try_from(reply.parts.len()).unwrap_or(u32::MAX),
+            parts: reply.part_count(),
             end: reply.end,
             digest: reply.digest.clone(),
             media: reply.media,
         })
+    }
+
+    /// Keeps nothing of the first parts of a reply, as far as they were acknowledged or refused, and not of more than so many. Do so when
+    /// that is stored.
+    pub fn settle(&mut self, key: &ReplyKey, parts: u32) {
+        if let Some(reply) = self.replies.iter_mut().find(|reply| reply.key == *key) {
+            reply.settle_some(parts);
+        }
     }
 
     /// Removes a settled reply. Do so when nothing can produce its parts again.
@@ -343,18 +371,20 @@ impl Outbox {
         }
     }
 
-    fn part(&mut self, key: &ReplyKey, part: u32) -> Result<&mut Part, DeliveryError> {
-        self.replies
-            .iter_mut()
-            .find(|reply| reply.key == *key)
-            .and_then(|reply| reply.parts.get_mut(usize::try_from(part).ok()?))
-            .ok_or_else(|| DeliveryError::Unknown { key: key.clone(), part })
+    /// A part; `None` for one that was settled before.
+    fn part(&mut self, key: &ReplyKey, part: u32) -> Result<Option<&mut Part>, DeliveryError> {
+        let unknown = || DeliveryError::Unknown { key: key.clone(), part };
+        let reply = self.replies.iter_mut().find(|reply| reply.key == *key).ok_or_else(unknown)?;
+        let Some(index) = part.checked_sub(reply.settled) else { return Ok(None) };
+        let index = usize::try_from(index).map_err(|_| unknown())?;
+        reply.parts.get_mut(index).map(Some).ok_or_else(unknown)
     }
 
     fn entry(&mut self, key: &ReplyKey) -> &mut Delivery {
         let index = self.replies.iter().position(|reply| reply.key == *key).unwrap_or_else(|| {
             self.replies.push(Delivery {
                 key: key.clone(),
+                settled: 0,
                 parts: Vec::new(),
                 end: 0,
                 digest: String::new(),
@@ -366,6 +396,11 @@ impl Outbox {
         });
         &mut self.replies[index]
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 fn pause(attempts: u32) -> i64 {

@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use quipu::Delivery;
-use quipu::protocol::{
-    Ack, Command, Envelope, ItemId, Message, Outcome, RunId, SessionId, StopReason, Usage,
-};
+use quipu::protocol::{Ack, Command, Envelope, ItemId, Outcome, RunId, SessionId, Usage};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +17,7 @@ use crate::queue::{
     Authority, DropReason, InboxError, InboxEvents, MessageGroup, MessageInbox, NewMessage, QueueEffect,
     QueueInput, QueuePolicy, QueueRefusal, QueueTurn, QueuedMessage,
 };
-use crate::replies::{OwedReply, Replies, ReplyFlow};
+use crate::replies::{OwedReply, Replies, ReplyFlow, SaidMessage};
 use crate::source::SessionSource;
 use follow::Follow;
 
@@ -95,6 +93,21 @@ pub struct RunOutcome {
     pub timed_out: bool,
 }
 
+impl RunOutcome {
+    /// That of a run of which only this is known.
+    fn unseen(session: SessionId, outcome: Outcome) -> Self {
+        Self {
+            session,
+            outcome,
+            text: String::new(),
+            usage: Usage::default(),
+            last_usage: None,
+            duration: Duration::ZERO,
+            timed_out: false,
+        }
+    }
+}
+
 /// What became of something that was said in a chat.
 #[derive(Debug)]
 pub enum Acceptance {
@@ -167,6 +180,9 @@ struct Inner {
     replies: Option<Replies>,
     readers: Mutex<HashMap<ItemId, mpsc::Sender<RunEvent>>>,
     active: Mutex<HashMap<SessionKey, ActiveRun>>,
+    continued: Mutex<HashMap<SessionKey, ContinuedRun>>,
+    /// Who waits for the end of what is aborted next.
+    stopping: Mutex<HashMap<SessionKey, Vec<oneshot::Sender<()>>>>,
 }
 
 /// Conversations that this keeps nobody from ending.
@@ -183,14 +199,28 @@ impl WeakConversations {
 struct ActiveRun {
     /// Where its messages came from, and with which rights.
     group: MessageGroup,
-    stop: CancellationToken,
+    stop: RunStop,
     steer: mpsc::Sender<Arc<QueuedMessage>>,
 }
 
 /// The same, inside.
 struct RunControl {
-    stop: CancellationToken,
+    stop: RunStop,
     steer: mpsc::Receiver<Arc<QueuedMessage>>,
+}
+
+/// How a run is stopped.
+#[derive(Clone, Default)]
+struct RunStop {
+    asked: CancellationToken,
+    /// It is in the store that nothing more of the run is said, or the run is over.
+    stored: CancellationToken,
+}
+
+/// A run of a process before this one, which is continued.
+struct ContinuedRun {
+    group: MessageGroup,
+    stop: RunStop,
 }
 
 /// A run that ended, with all messages that it answers.
@@ -207,17 +237,26 @@ impl Conversations {
         sessions: Arc<dyn SessionSource>,
         timeout: Option<Duration>,
     ) -> Self {
-        let (readers, active, replies) = (Mutex::default(), Mutex::default(), None);
-        Self(Arc::new(Inner { inbox, lanes, sessions, timeout, replies, readers, active }))
+        Self(Arc::new(Inner {
+            inbox,
+            lanes,
+            sessions,
+            timeout,
+            replies: None,
+            readers: Mutex::default(),
+            active: Mutex::default(),
+            continued: Mutex::default(),
+            stopping: Mutex::default(),
+        }))
     }
 
     /// The same, with answers that are delivered. To be called before anything runs.
     #[must_use]
     pub fn with_replies(self, replies: Replies) -> Self {
         let Inner { inbox, lanes, sessions, timeout, .. } = &*self.0;
-        let (inbox, lanes, sessions, timeout) = (inbox.clone(), lanes.clone(), sessions.clone(), *timeout);
-        let (readers, active, replies) = (Mutex::default(), Mutex::default(), Some(replies));
-        Self(Arc::new(Inner { inbox, lanes, sessions, timeout, replies, readers, active }))
+        let new = Self::new(inbox.clone(), lanes.clone(), sessions.clone(), *timeout);
+        let Ok(inner) = Arc::try_unwrap(new.0) else { unreachable!("nothing else has it") };
+        Self(Arc::new(Inner { replies: Some(replies), ..inner }))
     }
 
     /// Takes what somebody says in a chat: a word that stops the conversation stops what is theirs, anything else is queued.
@@ -233,11 +272,43 @@ impl Conversations {
     }
 
     /// Stops what somebody with these rights may stop: aborts the run and drops what waits. An owner stops all, others their own.
+    /// Resolved = nothing more of it is said, also after a crash.
     ///
     /// # Errors
     /// `Inbox`.
     pub async fn stop(&self, key: &SessionKey, authority: Authority) -> Result<(), RunError> {
-        Ok(self.0.inbox.tell(key, QueueInput::Stop(authority)).await?)
+        let may = |group: &MessageGroup| authority.may_stop(&group.authority);
+        let continued =
+            lock(&self.0.continued).get(key).filter(|run| may(&run.group)).map(|run| run.stop.clone());
+        if let Some(stop) = &continued {
+            stop.asked.cancel();
+        }
+        // The end of a run that the queue aborts is waited for by whoever carries that out.
+        let (over, is_over) = oneshot::channel();
+        lock(&self.0.stopping).entry(key.clone()).or_default().push(over);
+        if self.0.inbox.stop(key, authority.clone()).await? {
+            drop(is_over.await);
+        }
+        // Somebody else may have stopped it just before.
+        let may = |run: &ActiveRun| run.stop.asked.is_cancelled() && authority.may_stop(&run.group.authority);
+        let active = lock(&self.0.active).get(key).filter(|run| may(run)).map(|run| run.stop.clone());
+        for stop in [continued, active].into_iter().flatten() {
+            stop.stored.cancelled().await;
+        }
+        Ok(())
+    }
+
+    /// Runs that a process before this one began and [`Conversations::serve`] continues, by message: to be called before that.
+    pub fn continued(&self) -> Vec<(SessionKey, Run)> {
+        let mut runs = Vec::new();
+        for (key, owed) in self.0.replies.iter().flat_map(Replies::all_owed) {
+            for id in owed.members {
+                let (sender, events) = mpsc::channel(EVENTS);
+                self.0.readers().insert(id.clone(), sender);
+                runs.push((key.clone(), Run { id, events }));
+            }
+        }
+        runs
     }
 
     /// Queues a message. Resolved = it survives the loss of power.
@@ -301,8 +372,15 @@ impl Conversations {
             match effect {
                 QueueEffect::Start(turn) => self.begin(key, turn),
                 QueueEffect::Abort => {
-                    if let Some(run) = lock(&self.0.active).get(&key) {
-                        run.stop.cancel();
+                    let waiting = lock(&self.0.stopping).remove(&key).unwrap_or_default();
+                    let stop = lock(&self.0.active).get(&key).map(|run| run.stop.clone());
+                    if let Some(stop) = stop {
+                        stop.asked.cancel();
+                        tokio::spawn(async move {
+                            stop.stored.cancelled().await;
+                            // Each is told by the end of its sender.
+                            drop(waiting);
+                        });
                     }
                 }
                 QueueEffect::Dropped(id, why) => {
@@ -352,7 +430,7 @@ impl Conversations {
     }
 
     fn begin(&self, key: SessionKey, turn: Arc<QueueTurn>) {
-        let stop = CancellationToken::new();
+        let stop = RunStop::default();
         let (sender, steer) = mpsc::channel(STEERED);
         let active = ActiveRun { group: turn.group.clone(), stop: stop.clone(), steer: sender };
         lock(&self.0.active).insert(key.clone(), active);
@@ -379,10 +457,33 @@ impl Conversations {
         let task = LaneTask { timeout: self.0.timeout, ..lane_of(key) };
         let (inner, of) = (self.0.clone(), key.clone());
         // Before the turns of the conversation, which wait behind it in its lane. Where it fails, the next of them tries again.
+        let stop = RunStop::default();
+        let continued = ContinuedRun { group: owed.group(), stop: stop.clone() };
+        lock(&self.0.continued).insert(key.clone(), continued);
+        let over = Continued { inner: inner.clone(), key: of.clone(), stop: stop.clone() };
         drop(self.0.lanes.enqueue_in_session(key, task, move |handle| async move {
-            let stop = CancellationToken::new();
-            drop(inner.answer_owed(&of, owed, &handle, &stop).await);
+            let _over = over;
+            let members = owed.members.clone();
+            if let Err(why) = inner.answer_owed(&of, owed, &handle, &stop).await {
+                for reader in inner.readers_of(&members) {
+                    drop(reader.try_send(RunEvent::Failing(why.clone())));
+                }
+            }
         }));
+    }
+}
+
+/// Until it is dropped, a run of a process before this one is known as continued.
+struct Continued {
+    inner: Arc<Inner>,
+    key: SessionKey,
+    stop: RunStop,
+}
+
+impl Drop for Continued {
+    fn drop(&mut self) {
+        lock(&self.inner.continued).remove(&self.key);
+        self.stop.stored.cancel();
     }
 }
 
@@ -401,7 +502,7 @@ impl Inner {
     ) -> Result<EndedRun, String> {
         let began = Instant::now();
         let RunControl { stop, steer } = control;
-        if stop.is_cancelled() {
+        if stop.asked.is_cancelled() {
             return Err("it was stopped before it began".into());
         }
         if let Some(owed) = self.replies.as_ref().and_then(|replies| replies.owed(key))
@@ -478,12 +579,35 @@ impl Inner {
         key: &SessionKey,
         owed: OwedReply,
         handle: &TaskHandle,
-        stop: &CancellationToken,
+        stop: &RunStop,
     ) -> Result<(), String> {
         let Some(replies) = &self.replies else { return Ok(()) };
         if replies.owed(key).is_none_or(|now| now.turn != owed.turn) {
             // Somebody did so meanwhile.
             return Ok(());
+        }
+        let members = owed.members.clone();
+        let ended = self.continue_owed(key, owed, replies, handle, stop).await?;
+        self.say_ended(&members, ended.outcome);
+        Ok(())
+    }
+
+    /// Continues a run, up to its end.
+    async fn continue_owed(
+        &self,
+        key: &SessionKey,
+        owed: OwedReply,
+        replies: &Replies,
+        handle: &TaskHandle,
+        stop: &RunStop,
+    ) -> Result<EndedRun, String> {
+        let finished = async |outcome: Outcome| {
+            replies.finish(key).await.map_err(|why| why.to_string())?;
+            let outcome = RunOutcome::unseen(owed.session.clone(), outcome);
+            Ok(EndedRun { outcome, members: owed.members.clone() })
+        };
+        if stop.asked.is_cancelled() {
+            return finished(Outcome::Aborted).await;
         }
         let sourced =
             self.sessions.session_for(key, &owed.group()).await.map_err(|failure| failure.message)?;
@@ -492,40 +616,34 @@ impl Inner {
         let (_, events) = session.subscribe(Delivery::Lossless).await.map_err(|why| why.to_string())?;
         if session.view().session != owed.session {
             // It was reset: that conversation is over.
-            return replies.finish(key).await.map_err(|why| why.to_string());
+            return finished(Outcome::Aborted).await;
         }
-        let messages = replies.said(&owed, &session.view()).await.map_err(|why| why.to_string())?;
+        // A prompt left the inbox with the commit that made it part of the session.
+        let prompts: Vec<ItemId> = [&owed.turn].into_iter().chain(&owed.handed).cloned().collect();
+        let gone = self.inbox.gone(&prompts).await.map_err(|why| why.to_string())?;
+        let said = replies.said(&owed, &session.view(), gone.len()).await.map_err(|why| why.to_string())?;
         let mut reply = ReplyFlow::of(replies, key, &owed);
-        for message in &messages {
-            if let Some(reply) = &mut reply {
-                replies.take(key, reply, message).await.map_err(|why| why.to_string())?;
+        if let Some(reply) = &mut reply {
+            replies.knows(reply, &said);
+            for SaidMessage { node, message, .. } in &said.messages {
+                replies.take(key, reply, *node, message).await.map_err(|why| why.to_string())?;
             }
         }
-        let is_over = match messages.last() {
-            None => true,
-            // A session that is opened again records the answer that a crash ended as a failed one.
-            Some(Message::Assistant(answer)) => !matches!(
-                answer.stop_reason,
-                StopReason::ToolUse | StopReason::Aborted | StopReason::Pending | StopReason::Error
-            ),
-            Some(_) => false,
-        };
-        if is_over || owed.continued >= CONTINUED {
-            return replies.finish(key).await.map_err(|why| why.to_string());
+        let is_answered = said.is_answered();
+        if is_answered || said.is_left || owed.continued >= CONTINUED {
+            return finished(if is_answered { Outcome::Done } else { Outcome::Aborted }).await;
         }
         replies.continues(key).await.map_err(|why| why.to_string())?;
         match session.send(Command::Continue).await {
             Ok(_) => {}
-            Err(quipu::Refusal::NothingToContinue) => {
-                return replies.finish(key).await.map_err(|why| why.to_string());
-            }
+            Err(quipu::Refusal::NothingToContinue) => return finished(Outcome::Done).await,
             Err(why) => return Err(why.to_string()),
         }
-        let mut follow = Follow::new(self, key, session, Vec::new());
+        let began = Instant::now();
+        let mut follow = Follow::new(self, key, session, owed.members.clone());
         follow.reply = reply;
         follow.run(events, handle, stop).await;
-        follow.end(Duration::ZERO).await;
-        Ok(())
+        Ok(follow.end(began.elapsed()).await)
     }
 
     /// Says something to those whose messages a run answers.
@@ -541,23 +659,26 @@ impl Inner {
         members.iter().filter_map(|id| readers.get(id).cloned()).collect()
     }
 
-    async fn finish(&self, key: &SessionKey, turn: &Arc<QueueTurn>, result: Result<EndedRun, String>) {
-        lock(&self.active).remove(key);
-        match result {
-            Ok(EndedRun { outcome, members }) => {
-                let readers: Vec<_> = {
-                    let mut readers = self.readers();
-                    members.iter().filter_map(|id| readers.remove(id)).collect()
-                };
-                let ended = RunEvent::Ended(Arc::new(outcome));
-                for reader in readers {
-                    let ended = ended.clone();
-                    // One that reads late must not hold up the conversation.
-                    if let Err(mpsc::error::TrySendError::Full(ended)) = reader.try_send(ended) {
-                        tokio::spawn(async move { drop(reader.send(ended).await) });
-                    }
-                }
+    /// Says to those whose messages a run answers how it ended.
+    fn say_ended(&self, members: &[ItemId], outcome: RunOutcome) {
+        let readers: Vec<_> = {
+            let mut readers = self.readers();
+            members.iter().filter_map(|id| readers.remove(id)).collect()
+        };
+        let ended = RunEvent::Ended(Arc::new(outcome));
+        for reader in readers {
+            let ended = ended.clone();
+            // One that reads late must not hold up the conversation.
+            if let Err(mpsc::error::TrySendError::Full(ended)) = reader.try_send(ended) {
+                tokio::spawn(async move { drop(reader.send(ended).await) });
             }
+        }
+    }
+
+    async fn finish(&self, key: &SessionKey, turn: &Arc<QueueTurn>, result: Result<EndedRun, String>) {
+        let ended_run = lock(&self.active).remove(key);
+        match result {
+            Ok(EndedRun { outcome, members }) => self.say_ended(&members, outcome),
             Err(why) => {
                 for reader in self.readers_of(&turn.members) {
                     drop(reader.try_send(RunEvent::Failing(why.clone())));
@@ -572,6 +693,9 @@ impl Inner {
         if !self.inbox.holds(key, turn).await {
             let mut readers = self.readers();
             turn.members.iter().for_each(|id| drop(readers.remove(id)));
+        }
+        if let Some(run) = ended_run {
+            run.stop.stored.cancel();
         }
     }
 }

@@ -18,7 +18,8 @@ fn texts_that_a_tool_sent_are_known() {
     for (text, duplicate) in [
         ("The build is green again.", true),
         ("the BUILD is green  again. 🎉", true),
-        ("I told them: The build is green again. Anything else?", true),
+        ("I told them: The build is green again. All fine?", true),
+        ("The build is green again. Here is what was done in the night, and why.", false),
         ("build is green again", true),
         ("the build", false),
         ("The build is red again.", false),

@@ -137,7 +137,36 @@ fn joined_blocks_never_exceed_their_length() {
         ChunkOptions { min: 1, max: 12, preference: BreakPreference::Newline, flush_on_paragraph: true };
     let options = StreamOptions { chunks, coalesce: Some(coalesce), ..StreamOptions::default() };
     let inputs = [MessageStarted, Text("aaaa\n\nbbbb\n\ncccc\n\ndddddddddddd\n\ne"), END];
-    assert_eq!(run(options, &inputs), ["aaaa\nbbbb", "cccc", "dddddddddddd", "e", "."]);
+    assert_eq!(run(options, &inputs), ["aaaa\n\nbbbb", "cccc", "dddddddddddd", "e", "."]);
+}
+
+/// What stood between blocks stands between them again.
+#[test]
+fn joined_blocks_are_as_they_were_in_the_text() {
+    let joined = |chunks: ChunkOptions, text: &str| {
+        let coalesce = Some(CoalesceOptions { min: 1, max: 200, idle_ms: 1000 });
+        let options = StreamOptions { chunks, coalesce, ..StreamOptions::default() };
+        let mut stream = stream(options);
+        stream.on(MessageStarted, 0);
+        let mut outputs = Vec::new();
+        for character in text.split_inclusive(' ') {
+            outputs.extend(stream.on(Text(character), 0));
+        }
+        outputs.extend(stream.on(END, 0));
+        short(&outputs)
+    };
+    let chunks = ChunkOptions { min: 10, max: 40, ..ChunkOptions::default() };
+    for text in [
+        "One sentence is here. Another one follows it. And the third.",
+        "- the first item\n- the second item\n- the third item\n\n\nAnd a paragraph. Its end.",
+        "| a table | of two |\n|---|---|\n| its row | and cell |\n| its row | and cell |",
+        "```\nlet it = be;\n```\nThat was it, and no more of it than this.",
+        "Some words:\n```rust\nlet first = 1;\nlet second = 2;\nlet third = 3;\n```\nThat was it.",
+        "```\na long line of code without an end that is cut in its middle somewhere\n```",
+        "Words.\n\n    let indented = code;\n    let more = of_it_in_a_very_long_line_here;\n",
+    ] {
+        assert_eq!(joined(chunks, text), [text.trim_end(), "."]);
+    }
 }
 
 #[test]
@@ -308,13 +337,80 @@ fn dropped_answer_is_continued_by_the_next_attempt() {
     let outputs = stream.on(MessageEnded { text: Some("The first sentence. The second one.") }, 0);
     assert_eq!(short(&outputs), ["The second one.", "."]);
     assert!(matches!(&outputs[0], StreamOutput::Block { part: 1, key: second, .. } if *second == key));
-    // An answer that differs is sent whole.
-    stream.on(MessageStarted, 0);
-    assert_eq!(short(&stream.on(Text("Another sentence here. x"), 0)), ["Another sentence here."]);
+    // An answer that differs is sent whole, also one that is shorter.
+    for other in ["Quite different", "Another"] {
+        stream.on(MessageStarted, 0);
+        assert_eq!(short(&stream.on(Text("Another sentence here. x"), 0)), ["Another sentence here."]);
+        stream.on(MessageDropped, 0);
+        stream.on(MessageStarted, 0);
+        let outputs = stream.on(MessageEnded { text: Some(other) }, 0);
+        assert_eq!(short(&outputs), [other, "."]);
+    }
+}
+
+#[test]
+fn answer_that_is_dropped_again_and_again_is_sent_once() {
+    let text = "The first sentence. The second one. The third one.";
+    for cuts in
+        [&["The first sentence. The second one. Th", "", "The fi", "The first sentence. The s"][..], &[text]]
+    {
+        let mut stream = stream(options());
+        let mut outputs = Vec::new();
+        for cut in cuts {
+            outputs.extend(stream.on(MessageStarted, 0));
+            outputs.extend(cut.split_inclusive(' ').flat_map(|word| stream.on(Text(word), 0)));
+            outputs.extend(stream.on(MessageDropped, 0));
+        }
+        outputs.extend(stream.on(MessageStarted, 0));
+        outputs.extend(text.split_inclusive(' ').flat_map(|word| stream.on(Text(word), 0)));
+        outputs.extend(stream.on(END, 0));
+        assert_eq!(short(&outputs), ["The first sentence.", "The second one.", "The third one.", "."]);
+    }
+    // A run that ends while an answer comes again adds nothing.
+    let inputs = [
+        MessageStarted,
+        Text("The first sentence. Th"),
+        MessageDropped,
+        MessageStarted,
+        Text("The f"),
+        RunEnded,
+    ];
+    assert_eq!(run(options(), &inputs), ["The first sentence.", "."]);
+}
+
+#[test]
+fn long_text_that_a_tool_sent_is_dropped_in_all_its_blocks() {
+    let text = "The first sentence. The second one. The third one. The fourth one is the last of them.";
+    let sent = || {
+        let mut stream = stream(options());
+        stream.sent_texts().begin("c".into(), text, &[], None);
+        stream.sent_texts().end(&"c".into(), false);
+        stream.on(MessageStarted, 0);
+        stream
+    };
+    let outputs = |pieces: &[&str]| {
+        let mut stream = sent();
+        let mut outputs: Vec<_> = pieces.iter().flat_map(|piece| stream.on(Text(piece), 0)).collect();
+        outputs.extend(stream.on(END, 0));
+        short(&outputs)
+    };
+    let words: Vec<&str> = text.split_inclusive(' ').collect();
+    assert_eq!(outputs(&words), ["."]);
+    let more = [words.as_slice(), &["\n\nSomething new is said, too."]].concat();
+    assert_eq!(outputs(&more), ["Something new is said, too.", "."]);
+    // Less than half of it is an answer of its own.
+    assert_eq!(outputs(&["The third one."]), ["The third one.", "."]);
+    let other = ["The second one. The third one. ", "Another end of it all follows here."];
+    assert_eq!(outputs(&other).concat().replace(' ', ""), other.concat().replace(' ', "") + ".");
+    // What is asked for again was not sent.
+    let mut stream = sent();
+    stream.on(Text("The first sentence. The second one. "), 0);
     stream.on(MessageDropped, 0);
     stream.on(MessageStarted, 0);
-    let outputs = stream.on(MessageEnded { text: Some("Quite different") }, 0);
-    assert_eq!(short(&outputs), ["Quite different", "."]);
+    assert_eq!(
+        short(&stream.on(MessageEnded { text: Some("The first sentence.") }, 0)),
+        ["The first sentence.", "."]
+    );
 }
 
 proptest! {

@@ -256,6 +256,12 @@ impl MessageInbox {
         self.change(key, input, RowTaker::Queue).await.map(drop)
     }
 
+    /// Stops what somebody may stop; whether that aborts a run.
+    pub(crate) async fn stop(&self, key: &SessionKey, authority: Authority) -> Result<bool, InboxError> {
+        let effects = self.change(key, QueueInput::Stop(authority), RowTaker::Queue).await?;
+        Ok(effects.contains(&QueueEffect::Abort))
+    }
+
     /// The prompt of a turn is part of a session, and its row left the store with that commit.
     ///
     /// # Errors

@@ -50,6 +50,13 @@ pub struct Authority {
     pub elevation: Option<String>,
 }
 
+impl Authority {
+    /// Whether what runs with these other rights may be stopped: an owner stops all, others what is their own.
+    pub(crate) fn may_stop(&self, other: &Self) -> bool {
+        self.is_owner || self == other
+    }
+}
+
 /// Messages of one group may be run together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -393,7 +393,7 @@ impl SessionQueue {
 
     /// Aborts and drops what somebody may stop: an owner all, others what is their own.
     fn stop(&mut self, authority: &Authority, why: DropReason, effects: &mut Vec<QueueEffect>) {
-        let may = |other: &Authority| authority.is_owner || authority == other;
+        let may = |other: &Authority| authority.may_stop(other);
         if let Some(active) = self.active.as_mut().filter(|active| may(&active.turn.group.authority))
             && active.aborting.is_none()
         {

@@ -1,20 +1,22 @@
 //! The answers of one run on their way to one chat.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use quipu::protocol::{
-    AssistantMessage, CallId, Content, Delta, Ending, Event, Message, RunId, StopReason, ToolResultMessage,
+    AssistantMessage, CallId, Content, Delta, Ending, Event, Message, NodeId, RunId, StopReason,
+    ToolResultMessage,
 };
 use quipu_outbound::{DrainPoint, Progress, ReplyKey, ReplyStream, StreamInput, StreamOutput};
 
 use super::rows::{OwedReply, SentCall};
+use super::said::SaidMessages;
 use super::{Replies, ReplyRoute, ReplyRoutes, ReplyTiming, SESSIONS_CHANNEL, SentMessage, post};
 use crate::keys::SessionKey;
 
 /// Bytes of a line without an end that wait for it, as they may be half of a secret.
 const OPEN_LINE: usize = 4 << 10;
-/// Bytes of a block of a private key that wait for its end.
-const OPEN_KEY: usize = 64 << 10;
+/// Bytes of the line that begins a private key, at most.
+const KEY_HEADER: usize = 120;
 /// Bytes before new text by which a secret in it is recognised.
 const BEHIND: usize = 4 << 10;
 
@@ -22,8 +24,12 @@ const BEHIND: usize = 4 << 10;
 pub(crate) struct ReplyFlow {
     stream: ReplyStream,
     timing: ReplyTiming,
-    /// Answers so far.
-    answers: u32,
+    /// Messages that are known already.
+    known: HashSet<NodeId>,
+    /// The session went to another node since the last message was taken.
+    moved: bool,
+    /// Its first prompt was seen.
+    prompted: bool,
     /// The reply that was begun last.
     begun: Option<ReplyKey>,
     /// The answer that arrives.
@@ -69,12 +75,50 @@ impl ReplyFlow {
         // Not the run of the session: it is another one when it is continued by another process.
         let stream = ReplyStream::new(RunId::from(owed.turn.as_str()), options);
         let (begun, open, early) = (None, None, HashMap::new());
-        Some(Self { stream, timing, answers: 0, begun, open, early, sent: owed.sent.clone() })
+        let (known, moved, prompted, sent) = (HashSet::new(), true, false, owed.sent.clone());
+        Some(Self { stream, timing, known, moved, prompted, begun, open, early, sent })
     }
 
-    /// Answers so far.
-    pub(super) fn answers(&self) -> u32 {
-        self.answers
+    /// The number of the next reply.
+    pub(super) fn next(&self) -> u32 {
+        self.stream.next_message()
+    }
+
+    /// What a process before this one took of the run.
+    pub(super) fn knows(&mut self, said: &SaidMessages, routes: &dyn ReplyRoutes) {
+        self.moved = said.is_moved;
+        self.stream.continue_at(said.next);
+        for one in said.messages.iter().filter(|one| one.is_taken) {
+            self.known.insert(one.node);
+            self.prompted = true;
+            match &one.message {
+                Message::Assistant(answer) => self.calls(answer, routes),
+                Message::ToolResult(result) => {
+                    self.stream.sent_texts().end(&result.tool_call_id, result.is_error);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether there was a prompt before.
+    pub(super) fn is_prompted(&mut self) -> bool {
+        std::mem::replace(&mut self.prompted, true)
+    }
+
+    /// Whether this message is still to be taken.
+    pub(super) fn is_new(&mut self, node: NodeId) -> bool {
+        self.known.insert(node)
+    }
+
+    /// The session went to another node.
+    pub(crate) fn moved(&mut self) {
+        self.moved = true;
+    }
+
+    /// Whether it did since this was asked last.
+    pub(super) fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
     }
 
     /// When [`ReplyFlow::ticked`] has something to do, in milliseconds.
@@ -134,7 +178,6 @@ impl ReplyFlow {
     pub(super) fn said(&mut self, message: &Message, world: &FlowWorld<'_>) -> Vec<StreamOutput> {
         match message {
             Message::Assistant(answer) => {
-                self.answers = self.answers.saturating_add(1);
                 let outputs = self.answered(answer, world);
                 self.calls(answer, world.routes);
                 self.early.clear();
@@ -228,10 +271,13 @@ fn certain(text: &str, passed: usize) -> usize {
     let end = if text.len() - line > OPEN_LINE { word() } else { line };
     let mut from = passed;
     while let Some(begin) = text[from..end].find("-----BEGIN ").map(|at| from + at) {
+        let header = &text[begin..text.floor_char_boundary(begin + KEY_HEADER).min(end)];
+        let is_key = header.lines().next().is_some_and(|line| line.contains("PRIVATE KEY"));
         match text[begin..end].find("-----END ") {
-            Some(at) => from = begin + at,
-            None if end - begin <= OPEN_KEY => return begin,
-            None => return end,
+            Some(at) if is_key => from = begin + at,
+            None if is_key => return begin,
+            // Other blocks are no secret.
+            _ => from = begin + "-----BEGIN ".len(),
         }
     }
     end

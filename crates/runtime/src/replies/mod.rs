@@ -6,6 +6,7 @@ mod locks;
 mod post;
 mod recording;
 mod rows;
+mod said;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::AtomicU64;
@@ -15,8 +16,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use quipu::View;
-use quipu::protocol::{Entry, Json, Message};
-use quipu::store::{Graph, LineageEnd, Op, REPLY_OUTBOX, StoreError, decode_nodes};
+use quipu::protocol::{ItemId, Json};
+use quipu::store::{Graph, Op, REPLY_OUTBOX, StoreError};
 use quipu_outbound::{MessageSink, Offer, Outbox, PartState, ReplyKey, SinkError, StreamOptions};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -29,6 +30,7 @@ pub use post::{MESSAGE_TOOL, PostError, SESSIONS_CHANNEL};
 pub(crate) use post::{PostedMessage, ToolPost};
 pub(crate) use rows::OwedReply;
 use rows::{OutboxRows, ReplyRow, StoredReply};
+pub(crate) use said::SaidMessage;
 
 /// Replies of one route that wait at most: with more, no turn of that route begins.
 pub const REPLY_LIMIT: usize = 1_024;
@@ -264,7 +266,11 @@ impl Replies {
                 route: route.clone(),
                 authority: turn.group.authority.clone(),
                 message: turn.message_ids.last().cloned(),
+                members: turn.members.clone(),
                 answers: 0,
+                next: Some(0),
+                taken: Vec::new(),
+                handed: Vec::new(),
                 continued: 0,
                 sent: Vec::new(),
             },
@@ -283,6 +289,37 @@ impl Replies {
         let Some(owed) = self.owed(key) else { return Ok(()) };
         self.put_owed(key, OwedReply { continued: owed.continued.saturating_add(1), ..owed }, Vec::new())
             .await
+    }
+
+    /// Stores that a message is about to be handed to the run.
+    pub(crate) async fn hands(&self, key: &SessionKey, message: &ItemId) -> Result<(), StoreError> {
+        let change = |owed: &mut OwedReply| owed.handed.push(message.clone());
+        self.change_owed(key, change).await
+    }
+
+    /// Stores that the run took a message that was handed to it, or did not.
+    pub(crate) async fn handed(
+        &self,
+        key: &SessionKey,
+        message: &ItemId,
+        is_taken: bool,
+    ) -> Result<(), StoreError> {
+        let change = |owed: &mut OwedReply| match is_taken {
+            true => owed.members.push(message.clone()),
+            false => owed.handed.retain(|id| id != message),
+        };
+        self.change_owed(key, change).await
+    }
+
+    async fn change_owed(
+        &self,
+        key: &SessionKey,
+        change: impl FnOnce(&mut OwedReply),
+    ) -> Result<(), StoreError> {
+        let _changing = self.changing(key).await;
+        let Some(mut owed) = self.owed(key) else { return Ok(()) };
+        change(&mut owed);
+        self.put_owed(key, owed, Vec::new()).await
     }
 
     /// Nothing else changes what is owed to a conversation meanwhile.
@@ -316,25 +353,6 @@ impl Replies {
         }
         lock(&self.0.owed).insert(key.clone(), owed);
         Ok(())
-    }
-
-    /// The messages of a run that is owed, as far as they are part of its session.
-    pub(crate) async fn said(&self, owed: &OwedReply, view: &View) -> Result<Vec<Message>, StoreError> {
-        let Some(head) = view.head else { return Ok(Vec::new()) };
-        let until = owed.base.map_or(LineageEnd::Root, LineageEnd::Node);
-        let nodes = match self.0.store.lineage(head, until).await {
-            Ok(nodes) => nodes,
-            // The run went back to before its prompt: what it said since stands in another place, and is not known to be its own.
-            Err(StoreError::Missing { .. }) => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let skip = usize::from(owed.base.is_some());
-        let entries = decode_nodes(&*self.0.store, nodes.get(skip..).unwrap_or_default()).await?;
-        let messages = entries.into_iter().filter_map(|decoded| match decoded.entry {
-            Entry::Message(message) => Some(message),
-            _ => None,
-        });
-        Ok(messages.collect())
     }
 
     /// Has replies delivered that are stored.
@@ -405,7 +423,7 @@ impl Replies {
         lock(&self.0.changed).extend(outboxes.keys().cloned());
         let ended = |one: &RouteOutbox| {
             let replies = one.outbox.replies().iter().map(|reply| {
-                let ended = (0..).zip(&reply.parts);
+                let ended = (reply.settled..).zip(&reply.parts);
                 let ended = ended.filter(|(_, part)| !matches!(part.state, PartState::Waiting { .. }));
                 (reply.key.clone(), ended.map(|(part, _)| part).collect::<Vec<u32>>())
             });
@@ -509,8 +527,10 @@ impl Replies {
             Err(error) => one.outbox.fail(key, part, &error, now),
         });
         let Some(delivery) = one.outbox.reply(key) else { return false };
-        let state =
-            usize::try_from(part).ok().and_then(|part| delivery.parts.get(part)).map(|part| &part.state);
+        let state = part
+            .checked_sub(delivery.settled)
+            .and_then(|part| delivery.parts.get(usize::try_from(part).ok()?));
+        let state = state.map(|part| &part.state);
         match state {
             Some(PartState::Waiting { .. }) | None => return false,
             Some(PartState::Acknowledged { .. }) => {}

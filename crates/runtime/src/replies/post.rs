@@ -201,9 +201,9 @@ impl Replies {
             drop(made.record(&reply, part, block));
         }
         made.close(&reply);
-        let delivery = made.reply(&reply).filter(|delivery| !delivery.parts.is_empty()).cloned();
+        let delivery = made.reply(&reply).filter(|delivery| delivery.part_count() > 0).cloned();
         let delivery = delivery.ok_or(PostError::Empty)?;
-        let parts = u32::try_from(delivery.parts.len()).unwrap_or(u32::MAX);
+        let parts = delivery.part_count();
         if lock(&self.0.outboxes).get(route).is_some_and(|one| one.outbox.replies().len() >= REPLY_LIMIT) {
             return Err(PostError::Full);
         }

@@ -2,32 +2,44 @@
 
 use std::sync::atomic::Ordering;
 
-use quipu::protocol::{Event, Message};
+use quipu::protocol::{Event, Message, NodeId};
 use quipu::store::{Commit, Durability, Op, StoreError};
 use quipu_outbound::{Delivery, Outbox, Progress, ReplyKey, StreamOutput};
 use tokio::time::Instant;
 
 use super::flow::{FlowWorld, ReplyFlow};
 use super::rows::{OwedReply, ReplyRow, StoredReply};
+use super::said::SaidMessages;
 use super::{Replies, StripedGuard, lock};
 use crate::keys::SessionKey;
 use crate::queue::Route;
 
 impl Replies {
-    /// Makes replies of a message of a run and stores them. Those that are stored already, by the number of the answer, are passed over.
+    /// What a process before this one took of a run is not taken again.
+    pub(crate) fn knows(&self, flow: &mut ReplyFlow, said: &SaidMessages) {
+        flow.knows(said, &*self.0.routes);
+    }
+
+    /// Makes replies of a message of a run and stores them.
     pub(crate) async fn take(
         &self,
         key: &SessionKey,
         flow: &mut ReplyFlow,
+        node: NodeId,
         message: &Message,
     ) -> Result<(), StoreError> {
         let _changing = self.changing(key).await;
-        let Some(owed) = self.owed(key) else { return Ok(()) };
-        let outputs = self.flowing(&owed.route, &str::to_owned, |world| flow.said(message, world));
-        if !matches!(message, Message::Assistant(_)) || flow.answers() <= owed.answers {
+        let Some(mut owed) = self.owed(key) else { return Ok(()) };
+        if !flow.is_new(node) {
             return Ok(());
         }
-        let owed = OwedReply { answers: flow.answers(), ..owed };
+        let outputs = self.flowing(&owed.route, &str::to_owned, |world| flow.said(message, world));
+        // The first prompt is that of the turn. Others may come from people who are there.
+        let is_prompt = matches!(message, Message::User(_)) && flow.is_prompted();
+        if !is_prompt && !matches!(message, Message::Assistant(_)) {
+            return Ok(());
+        }
+        owed.take(node, flow.next(), flow.take_moved());
         self.record(key, &owed.route.clone(), Some(owed), outputs).await
     }
 
@@ -114,7 +126,7 @@ impl Replies {
         }
         grow(&mut grown, &outputs);
         // A reply that says nothing is none.
-        let replies: Vec<_> = grown.replies().iter().filter(|reply| !reply.parts.is_empty()).collect();
+        let replies: Vec<_> = grown.replies().iter().filter(|reply| reply.part_count() > 0).collect();
         let mut changes = Vec::new();
         let mut new = Vec::new();
         for delivery in replies {
@@ -228,12 +240,17 @@ impl Replies {
     pub(super) async fn store_delivered(&self, route: &Route, key: &ReplyKey) -> Result<(), StoreError> {
         let storing = self.0.storing.lock(route).await;
         // It may have left the store with its last part.
-        let Some(reply) = self.stored_reply(route, key) else { return Ok(()) };
+        let Some(mut reply) = self.stored_reply(route, key) else { return Ok(()) };
+        reply.delivery.settle();
+        let settled = reply.delivery.settled;
         let (queue, is_settled) = (self.queue_of(route, key), reply.delivery.is_settled());
         let row = ReplyRow::Reply(Box::new(reply));
         let mut ops = vec![row.take()];
         ops.extend((!is_settled).then(|| row.put(&queue)));
         self.commit_if_there(ops).await?;
+        if let Some(one) = lock(&self.0.outboxes).get_mut(route) {
+            one.outbox.settle(key, settled);
+        }
         // What was acknowledged meanwhile is stored by whoever took it down.
         if is_settled {
             self.forget(route, key, &storing);

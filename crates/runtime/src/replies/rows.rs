@@ -25,8 +25,21 @@ pub(crate) struct OwedReply {
     pub(crate) authority: Authority,
     /// The message that is answered, as the chat names it.
     pub(crate) message: Option<String>,
-    /// Answers that are stored as replies.
+    /// All messages that are answered; none in rows of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) members: Vec<ItemId>,
+    /// Answers that are stored as replies, in rows of earlier versions.
+    #[serde(default, skip_serializing)]
     pub(crate) answers: u32,
+    /// The number of the next reply; none in rows of earlier versions.
+    #[serde(default)]
+    pub(super) next: Option<u32>,
+    /// The last messages that were taken, one for each way that the session went: what they follow was taken, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) taken: Vec<NodeId>,
+    /// Messages that were handed to the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) handed: Vec<ItemId>,
     /// How often it was continued by another process.
     pub(crate) continued: u32,
     /// The newest messages that tools sent in it.
@@ -46,7 +59,21 @@ pub(super) struct SentCall {
     pub(super) digest: String,
 }
 
+/// Ways of a session that are remembered of a turn.
+const WAYS: usize = 64;
+
 impl OwedReply {
+    /// One more message was taken. `moved`: the session went to another node since the one before.
+    pub(super) fn take(&mut self, node: NodeId, next: u32, moved: bool) {
+        self.next = Some(next);
+        if !moved {
+            self.taken.pop();
+        } else if self.taken.len() >= WAYS {
+            self.taken.remove(0);
+        }
+        self.taken.push(node);
+    }
+
     /// Whose messages are answered.
     pub(crate) fn group(&self) -> MessageGroup {
         let (route, authority) = (self.route.clone(), self.authority.clone());

@@ -4,6 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use quipu::protocol::Message;
 use quipu::store::Upkeep as _;
 use quipu_host::{Home, OpenRequest};
 use quipu_outbound::{Acknowledgement, BreakPreference, ChunkOptions, SinkFuture, StreamOutput};
@@ -474,7 +475,11 @@ async fn message_of_an_interrupted_call_counts_as_sent() {
         route,
         authority: Default::default(),
         message: None,
+        members: Vec::new(),
         answers: 0,
+        next: Some(0),
+        taken: Vec::new(),
+        handed: Vec::new(),
         continued: 0,
         sent: Vec::new(),
     };

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use quipu::protocol::{
-    Ack, Command, Ending, Envelope, Event, ItemId, Message, Outcome, QueuedItem, RunId, Usage,
+    Ack, Command, Ending, Envelope, Event, ItemId, Message, NodeId, Outcome, QueuedItem, RunId,
 };
 use quipu::{Delivery, Events, Refusal, Session};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use super::{EndedRun, Inner, RunEvent, RunOutcome};
+use super::{EndedRun, Inner, RunEvent, RunOutcome, RunStop};
 use crate::keys::SessionKey;
 use crate::lanes::TaskHandle;
 use crate::queue::{MessageInbox, QueueInput, QueuedMessage};
@@ -37,9 +36,13 @@ pub(super) struct Follow<'a> {
     /// Messages that were handed to its session and are not known to be part of it; whether they were seen to wait there.
     handed: HashMap<ItemId, bool>,
     run: Option<RunId>,
+    /// The run whose beginning was read last.
+    seen: Option<RunId>,
     outcome: RunOutcome,
     /// It came to its end.
     is_done: bool,
+    /// It was stopped: nothing more of it is said.
+    is_given_up: bool,
 }
 
 /// What happens next to a run.
@@ -61,18 +64,10 @@ impl<'a> Follow<'a> {
         session: &'a Session,
         members: Vec<ItemId>,
     ) -> Self {
-        let outcome = RunOutcome {
-            session: session.view().session,
-            outcome: Outcome::Done,
-            text: String::new(),
-            usage: Usage::default(),
-            last_usage: None,
-            duration: Duration::ZERO,
-            timed_out: false,
-        };
-        let (reply, steer, run) = (None, None, None);
-        let (handed, is_done) = (HashMap::new(), true);
-        Self { inner, key, session, members, reply, steer, handed, run, outcome, is_done }
+        let outcome = RunOutcome::unseen(session.view().session, Outcome::Done);
+        let (reply, steer, run, seen) = (None, None, None, None);
+        let (handed, is_done, is_given_up) = (HashMap::new(), true, false);
+        Self { inner, key, session, members, reply, steer, handed, run, seen, outcome, is_done, is_given_up }
     }
 
     /// These messages are part of the session.
@@ -83,7 +78,7 @@ impl<'a> Follow<'a> {
     }
 
     /// Passes on what the session says until its run ended.
-    pub(super) async fn run(&mut self, mut events: Events, handle: &TaskHandle, stop: &CancellationToken) {
+    pub(super) async fn run(&mut self, mut events: Events, handle: &TaskHandle, stop: &RunStop) {
         let (mut ended, mut aborted, mut settled, mut again) = (None, None, false, None);
         let mut handing: Option<BoxFuture<'a, (ItemId, Result<Ack, Refusal>)>> = None;
         loop {
@@ -94,7 +89,7 @@ impl<'a> Follow<'a> {
             let is_open = aborted.is_none() && !settled && handing.is_none();
             let next = tokio::select! {
                 biased;
-                () = stop.cancelled(), if aborted.is_none() => RunStep::Stop,
+                () = stop.asked.cancelled(), if aborted.is_none() => RunStep::Stop,
                 () = handle.stopped().cancelled(), if aborted.is_none() => RunStep::TimedOut,
                 () = until(aborted) => RunStep::Overdue,
                 (id, ack) = finished(&mut handing) => RunStep::Handed(id, Box::new(ack)),
@@ -108,8 +103,10 @@ impl<'a> Follow<'a> {
                     self.outcome.timed_out = matches!(next, RunStep::TimedOut);
                     aborted = Some(Instant::now() + ABORT);
                     // Nobody waits for more of it, also after a crash.
-                    if let (Some(_), Some(replies)) = (self.reply.take(), &self.inner.replies) {
-                        drop(replies.finish(self.key).await);
+                    self.reply = None;
+                    self.is_given_up = true;
+                    if self.owes_nothing().await {
+                        stop.stored.cancel();
                     }
                     // A session that is closed has ended the run already.
                     drop(self.session.abort().await);
@@ -117,6 +114,10 @@ impl<'a> Follow<'a> {
                 RunStep::Overdue => break,
                 RunStep::Message(message) => {
                     self.handed.insert(message.id.clone(), false);
+                    if let (Some(_), Some(replies)) = (&self.reply, &self.inner.replies) {
+                        // Without it, a crash in the next moment leaves the message unanswered.
+                        drop(replies.hands(self.key, &message.id).await);
+                    }
                     let (session, input) = (self.session, message.input.clone());
                     handing = Some(Box::pin(async move {
                         let (inbox, item) = MessageInbox::row_of_message(&message);
@@ -148,8 +149,11 @@ impl<'a> Follow<'a> {
                     match &envelope.event {
                         Event::RunStarted => {
                             self.run.clone_from(&envelope.run);
+                            self.seen.clone_from(&envelope.run);
                             (ended, settled) = (None, false);
                         }
+                        // A message began a run of its own: what is still to be read of the one before does not end this one.
+                        Event::RunEnded { .. } if self.run != self.seen => {}
                         Event::RunEnded { outcome } => ended = Some(outcome.clone()),
                         Event::Settled if ended.is_some() => {
                             settled = true;
@@ -162,8 +166,13 @@ impl<'a> Follow<'a> {
                                 (ended, settled) = (None, false);
                             }
                         }
-                        Event::MessageEnded { message, ending: Ending::Committed(_), .. } => {
-                            self.said(message).await;
+                        Event::MessageEnded { message, ending: Ending::Committed(node), .. } => {
+                            self.said(*node, message).await;
+                        }
+                        Event::HeadMoved { .. } => {
+                            if let Some(reply) = &mut self.reply {
+                                reply.moved();
+                            }
                         }
                         Event::ToolEnded { result, .. } => {
                             if let Some(reply) = &mut self.reply {
@@ -205,15 +214,24 @@ impl<'a> Follow<'a> {
     /// What came of it, once its replies are stored.
     pub(super) async fn end(mut self, duration: Duration) -> EndedRun {
         // A session that was closed did not finish: what it owes is said by the next process.
-        if let (Some(_), Some(replies), true) = (self.reply.take(), &self.inner.replies, self.is_done) {
-            drop(replies.finish(self.key).await);
+        let is_said = self.reply.take().is_some() && self.is_done;
+        if is_said || self.is_given_up {
+            self.owes_nothing().await;
         }
         self.outcome.duration = duration;
         EndedRun { outcome: self.outcome, members: self.members }
     }
 
+    /// Stores that nothing more of it is owed to the chat; whether that is stored.
+    async fn owes_nothing(&self) -> bool {
+        match &self.inner.replies {
+            Some(replies) => replies.finish(self.key).await.is_ok(),
+            None => true,
+        }
+    }
+
     /// A message of the run is part of the session.
-    async fn said(&mut self, message: &Message) {
+    async fn said(&mut self, node: NodeId, message: &Message) {
         if let Message::Assistant(answer) = message {
             let text = answer.text();
             if !text.is_empty() {
@@ -223,7 +241,7 @@ impl<'a> Follow<'a> {
             self.outcome.last_usage = Some(answer.usage);
         }
         if let (Some(reply), Some(replies)) = (&mut self.reply, &self.inner.replies)
-            && replies.take(self.key, reply, message).await.is_err()
+            && replies.take(self.key, reply, node, message).await.is_err()
         {
             // It is owed until the store takes it; the next process says it.
             self.reply = None;
@@ -265,11 +283,13 @@ impl<'a> Follow<'a> {
             // A hook did what was wanted, and nobody takes the row.
             Ok(_) => {
                 self.handed.remove(&id);
+                self.was_handed(&id, false).await;
                 drop(self.inner.inbox.tell(self.key, QueueInput::SteerTaken(id.clone())).await);
                 self.members.push(id);
             }
             Err(_) => {
                 self.handed.remove(&id);
+                self.was_handed(&id, false).await;
                 drop(self.inner.inbox.tell(self.key, QueueInput::SteerRefused(id)).await);
             }
         }
@@ -298,6 +318,14 @@ impl<'a> Follow<'a> {
         any
     }
 
+    /// Stores what became of a message that was handed over.
+    async fn was_handed(&self, id: &ItemId, is_taken: bool) {
+        if let (Some(_), Some(replies)) = (&self.reply, &self.inner.replies) {
+            // Without it, only news of the message are missed after a crash.
+            drop(replies.handed(self.key, id, is_taken).await);
+        }
+    }
+
     /// A message that was handed over is part of the session.
     async fn taken(&mut self, id: ItemId) {
         if self.handed.remove(&id).is_none() {
@@ -305,6 +333,7 @@ impl<'a> Follow<'a> {
         }
         drop(self.inner.inbox.steered(self.key, &id).await);
         self.members.push(id.clone());
+        self.was_handed(&id, true).await;
         if let Some(run) = self.run.clone() {
             self.started(run, &[id]).await;
         }

@@ -12,14 +12,13 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Frame, Incoming};
 use quipu_outbound::Acknowledgement;
-use quipu_protocol::{ItemId, Limit, Outcome};
-use quipu_runtime::{Acceptance, QueueSettings, Run, RunEvent, SessionKey, WakeOutcome};
-use serde_json::{Value, json};
+use quipu_runtime::{Acceptance, QueueSettings, SessionKey, WakeOutcome};
+use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
 
 use crate::answer::{Answer, ApiError, full, json_answer};
 use crate::body::RequestBody;
-use crate::conversations::{AckOutcome, MailboxFilter, RunNews};
+use crate::conversations::{AckOutcome, MailboxFilter, RunNews, follow};
 use crate::front::Front;
 use crate::limits::KEEP_ALIVE;
 
@@ -60,9 +59,9 @@ pub(crate) async fn post_message(
     match front.conversations.accept(request).await? {
         Some(Acceptance::Queued(run)) => {
             let id = run.id.clone();
-            let (shared, stop) = (front.clone(), front.stop().clone());
+            let (mailboxes, stop) = (front.conversations.mailboxes.clone(), front.stop().clone());
             front.spawn(async move {
-                stop.run_until_cancelled(follow(&shared, key, run)).await;
+                stop.run_until_cancelled(follow(mailboxes, key, run)).await;
             });
             let body = json!({ "status": "queued", "conversation": name, "id": id });
             Ok(json_answer(StatusCode::ACCEPTED, &body))
@@ -106,6 +105,7 @@ pub(crate) async fn acknowledge(
 ) -> Result<Answer, ApiError> {
     let key = request::conversation(part)?;
     let request::AckBody { message } = request::read(&body(front, request).await?)?;
+    front.conversations.is_able()?;
     let acknowledged = front.conversations.mailboxes.acknowledge(&key, id, Acknowledgement { message });
     match tokio::time::timeout(front.limits().stalled, acknowledged).await {
         Ok(AckOutcome::Stored) => Ok(full(StatusCode::NO_CONTENT, "application/json", Bytes::new())),
@@ -117,44 +117,6 @@ pub(crate) async fn acknowledge(
             let message =
                 "the acknowledgement could not be stored; acknowledge the reply when it is offered again";
             Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_stored", message))
-        }
-    }
-}
-
-/// Says what becomes of a message to those who read.
-async fn follow(front: &Front, conversation: SessionKey, mut run: Run) {
-    let id = run.id.clone();
-    let tell = |messages: &[ItemId], status: &str, more: Value| {
-        let mut event =
-            json!({ "conversation": conversation.to_string(), "messages": messages, "status": status });
-        if let (Value::Object(event), Value::Object(more)) = (&mut event, more) {
-            event.extend(more);
-        }
-        let news = RunNews { conversation: conversation.clone(), event: Arc::new(event) };
-        front.conversations.mailboxes.tell(news);
-    };
-    let own = std::slice::from_ref(&id);
-    while let Some(event) = run.next().await {
-        match event {
-            RunEvent::Started { session, messages, .. } if messages.first() == Some(&id) => {
-                tell(&messages, "started", json!({ "session": session }));
-            }
-            RunEvent::Failing(why) => tell(own, "failing", json!({ "reason": why })),
-            RunEvent::Dropped(why) => tell(own, "dropped", json!({ "reason": why.text() })),
-            RunEvent::Ended(outcome) => {
-                let (word, reason) = match &outcome.outcome {
-                    _ if outcome.timed_out => ("timedOut", None),
-                    Outcome::Done => ("done", None),
-                    Outcome::Aborted => ("aborted", None),
-                    Outcome::Limit(Limit::Account(limit)) => ("limit", Some(limit.to_string())),
-                    Outcome::Limit(_) => ("limit", None),
-                    Outcome::Failed(error) => ("failed", Some(error.message.clone())),
-                    Outcome::StoreFailed(why) => ("storeFailed", Some(why.clone())),
-                };
-                let usage = &outcome.usage;
-                tell(own, "ended", json!({ "outcome": word, "reason": reason, "usage": usage }));
-            }
-            RunEvent::Started { .. } | RunEvent::Session(_) => {}
         }
     }
 }

@@ -218,7 +218,8 @@ fn options(min: usize, max: usize) -> StreamOptions {
 fn blocks(streaming: &StreamingConfig) -> StreamOptions {
     let default = ChunkOptions::default();
     let max = streaming.max_chars.unwrap_or(default.max);
-    let min = streaming.min_chars.unwrap_or(default.min).min(max);
+    // Between the two is where a block can end at a good place.
+    let min = streaming.min_chars.unwrap_or(default.min).min(max / 2);
     let idle_ms = streaming.join_ms.unwrap_or(CoalesceOptions::default().idle_ms);
     let coalesce = (idle_ms > 0).then_some(CoalesceOptions { min, max, idle_ms });
     StreamOptions { coalesce, ..options(min, max) }

@@ -2,8 +2,10 @@
 
 mod heartbeats;
 mod mailboxes;
+mod news;
 mod service;
 
 pub(crate) use heartbeats::workspace;
 pub(crate) use mailboxes::{AckOutcome, DEFAULT_CHANNEL, MailboxFilter, RunNews, is_channel};
+pub(crate) use news::follow;
 pub(crate) use service::{ConversationService, ServiceOptions};

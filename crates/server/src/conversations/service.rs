@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::heartbeats::{HeartbeatWorld, ServerHeartbeats};
 use super::mailboxes::{MailboxRoutes, Mailboxes};
+use super::news::follow;
 use crate::answer::{ApiError, closing};
 use crate::limits::ServerLimits;
 
@@ -63,6 +64,16 @@ enum ServiceError {
     Host(#[from] Failure),
 }
 
+impl ServiceError {
+    fn answer(&self) -> ApiError {
+        let code = match self {
+            Self::Inbox(InboxError::HeldElsewhere) => "held_elsewhere",
+            _ => "store_failed",
+        };
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code, self.to_string())
+    }
+}
+
 /// What the service needs of the server.
 pub(crate) struct ServiceOptions {
     pub(crate) home: Home,
@@ -98,13 +109,16 @@ impl ConversationService {
         match &*state {
             ServiceState::Running(handle) => Ok(handle.clone()),
             ServiceState::Starting | ServiceState::Stopped => Err(closing()),
-            ServiceState::Failed(why) => {
-                let code = match **why {
-                    ServiceError::Inbox(InboxError::HeldElsewhere) => "held_elsewhere",
-                    _ => "store_failed",
-                };
-                unavailable(code, why.to_string())
-            }
+            ServiceState::Failed(why) => Err(why.answer()),
+        }
+    }
+
+    /// Whether this server has the conversations, or may be about to.
+    pub(crate) fn is_able(&self) -> Result<(), ApiError> {
+        match &*self.state.borrow() {
+            ServiceState::Failed(why) => Err(why.answer()),
+            ServiceState::Stopped => Err(closing()),
+            ServiceState::Starting | ServiceState::Running(_) => Ok(()),
         }
     }
 
@@ -138,9 +152,7 @@ impl ConversationService {
     /// A place for one who reads replies.
     pub(crate) fn reader(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         // One that is about to begin has replies to show, too.
-        if matches!(&*self.state.borrow(), ServiceState::Stopped) {
-            return Err(closing());
-        }
+        self.is_able()?;
         self.readers.clone().try_acquire_owned().map_err(|_| {
             let message = "too many clients read replies; try again later";
             ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_clients", message)
@@ -218,6 +230,12 @@ impl ConversationService {
             directory: &request.here,
         }));
         let handle = ServiceHandle { conversations: conversations.clone(), heartbeats: heartbeats.clone() };
+        for (key, run) in conversations.continued() {
+            let (mailboxes, stop) = (self.mailboxes.clone(), stop.clone());
+            tokio::spawn(async move {
+                stop.run_until_cancelled(follow(mailboxes, key, run)).await;
+            });
+        }
         self.state.send_replace(ServiceState::Running(handle));
         let served = loop {
             let served = tokio::select! {

@@ -1,18 +1,23 @@
 //! From what a model streams to the messages of its reply.
 
+mod message;
+
+use std::ops::Range;
+
 use quipu_protocol::{RunId, UnixMs};
 use serde::{Deserialize, Serialize};
 
 use crate::block::{Block, ReplyKey, ReplyTarget};
 use crate::chunk::{Chunk, ChunkOptions, Chunker};
-use crate::coalesce::{CoalesceOptions, Coalescer};
+use crate::coalesce::{CoalesceOptions, Coalescer, Seam};
 use crate::directives::{Directive, DirectiveParser};
 use crate::duplicates::SentTexts;
 use crate::outbox::Progress;
 use crate::pacing::{Pacer, PacingOptions};
 use crate::repeat::{Repeat, TextDigest};
 use crate::silence::SilenceGate;
-use crate::tags::{Segment, TagOptions, TagStripper, visible_text};
+use crate::tags::{Segment, TagOptions, visible_text};
+use message::{Message, Piece};
 
 /// When text is sent that could not be cut yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -123,69 +128,6 @@ enum QueueItem {
     Closed { message: u32, silent: bool },
 }
 
-/// One answer as it arrives.
-#[derive(Debug, Clone)]
-struct Message {
-    /// As the model sent it.
-    raw: String,
-    /// Where the present text begins in `raw`.
-    raw_start: usize,
-    stripper: TagStripper,
-    parser: DirectiveParser,
-    gate: SilenceGate,
-    chunker: Chunker,
-    /// Where in `visible` the text of the chunker begins.
-    chunked_from: usize,
-    digest: TextDigest,
-    repeat: Repeat,
-    /// Media that were sent already and come again.
-    repeated_media: usize,
-    /// Media that are not sent, or not yet, each with its number.
-    held_media: Vec<(usize, String)>,
-    /// Media so far, those included.
-    media_count: usize,
-    reasoning: String,
-    /// The text to send, as far as it is certain.
-    visible: String,
-    /// Where it begins when what came before was reasoning.
-    visible_start: usize,
-    /// Between two texts of one answer.
-    between_texts: bool,
-    media: Vec<String>,
-    voice: bool,
-    explicit: Option<ReplyTarget>,
-    any_block: bool,
-    ended: bool,
-}
-
-impl Message {
-    fn new(options: &StreamOptions) -> Self {
-        Self {
-            raw: String::new(),
-            raw_start: 0,
-            stripper: TagStripper::new(TagOptions { enforce_final: options.enforce_final }),
-            parser: DirectiveParser::new(),
-            gate: SilenceGate::new(),
-            chunker: Chunker::new(options.chunks),
-            chunked_from: 0,
-            digest: TextDigest::default(),
-            repeat: Repeat::Nothing,
-            repeated_media: 0,
-            held_media: Vec::new(),
-            media_count: 0,
-            reasoning: String::new(),
-            visible: String::new(),
-            visible_start: 0,
-            between_texts: false,
-            media: Vec::new(),
-            voice: false,
-            explicit: None,
-            any_block: false,
-            ended: false,
-        }
-    }
-}
-
 /// The answers of one run on their way to one chat. Time comes in with each input, in milliseconds; a clock that jumps back stands
 /// still here.
 ///
@@ -250,9 +192,7 @@ impl ReplyStream {
     /// The next input is [`StreamInput::MessageStarted`], and the whole text follows.
     pub fn resume(run: RunId, options: StreamOptions, message: u32, progress: Progress) -> Self {
         let mut stream = Self::new(run, options);
-        stream.begun = message;
-        stream.number = message;
-        stream.any_reply = message > 0;
+        stream.continue_at(message);
         stream.resume_next(progress);
         stream
     }
@@ -262,6 +202,18 @@ impl ReplyStream {
     pub fn resume_next(&mut self, progress: Progress) {
         self.any_reply |= progress.parts > 0;
         self.resumed = Some(progress);
+    }
+
+    /// The next message has this number: those before it are known to a process before this one.
+    pub fn continue_at(&mut self, message: u32) {
+        self.begun = message;
+        self.number = message;
+        self.any_reply |= message > 0;
+    }
+
+    /// The number of the message that begins next.
+    pub fn next_message(&self) -> u32 {
+        self.begun
     }
 
     /// The key of the message that begins next.
@@ -318,9 +270,7 @@ impl ReplyStream {
             StreamInput::MessageEnded { text } => self.end_message(text),
             StreamInput::MessageDropped => self.drop_message(),
             StreamInput::RunEnded => {
-                if self.begun > self.number && !self.message.ended {
-                    self.end_message(None);
-                }
+                self.break_off();
                 self.flush();
             }
             StreamInput::Tick => {
@@ -331,10 +281,18 @@ impl ReplyStream {
         self.release()
     }
 
-    fn start_message(&mut self) {
+    /// A message that has no end of its own ends as far as it came.
+    fn break_off(&mut self) {
         if self.begun > self.number && !self.message.ended {
+            if let Repeat::Text(..) = self.message.repeat {
+                self.message.repeat = Repeat::Nothing;
+            }
             self.end_message(None);
         }
+    }
+
+    fn start_message(&mut self) {
+        self.break_off();
         self.message = Message::new(&self.options);
         self.number = self.begun;
         self.begun += 1;
@@ -406,6 +364,7 @@ impl ReplyStream {
         let chunks = self.message.chunker.finish();
         self.chunks(chunks, self.options.drain == DrainPoint::TextEnd);
         self.media_only();
+        self.settle_held();
     }
 
     fn end_message(&mut self, text: Option<&str>) {
@@ -431,6 +390,7 @@ impl ReplyStream {
         let chunks = self.message.chunker.finish();
         self.chunks(chunks, self.options.drain == DrainPoint::TextEnd);
         self.media_only();
+        self.settle_held();
         self.flush();
         self.message.ended = true;
         self.pacer.push(QueueItem::Closed { message: self.number, silent }, false);
@@ -463,11 +423,14 @@ impl ReplyStream {
             coalescer.flush();
         }
         let left = self.left.clone();
-        if let Repeat::Digest(..) = self.message.repeat {
-            self.resumed = Some(left);
-        } else {
-            let text = self.message.visible.get(..left.end).unwrap_or(&self.message.visible);
-            self.retry = Some((text.to_owned(), left));
+        match &self.message.repeat {
+            Repeat::Digest(..) | Repeat::Length(_) => self.resumed = Some(left),
+            // Less of it came than had left before.
+            Repeat::Text(expected, _) => self.retry = Some((expected.clone(), left)),
+            Repeat::Nothing => {
+                let text = self.message.visible.get(..left.end).unwrap_or(&self.message.visible);
+                self.retry = Some((text.to_owned(), left));
+            }
         }
         self.message.ended = true;
         self.begun = number;
@@ -516,6 +479,7 @@ impl ReplyStream {
                 Directive::Leak => {
                     self.message.chunker.reset();
                     self.message.media.clear();
+                    self.message.held.clear();
                     self.message.gate = SilenceGate::new();
                     self.message.visible_start = self.message.visible.len();
                     let number = self.number;
@@ -581,7 +545,12 @@ impl ReplyStream {
 
     /// Sends what waited until it was known whether text comes again that was sent before a crash: what follows it, or all.
     fn judge_repeat(&mut self) {
-        let Repeat::Digest(length, digest) = &self.message.repeat else { return };
+        let (length, digest) = match &self.message.repeat {
+            Repeat::Digest(length, digest) => (length, digest),
+            // It ends before it has said all that left.
+            Repeat::Text(expected, came) if !expected[*came..].trim().is_empty() => return self.send_anew(),
+            Repeat::Text(..) | Repeat::Length(_) | Repeat::Nothing => return,
+        };
         let message = &self.message;
         let again =
             message.visible.get(..*length).filter(|text| TextDigest::default().of(text, *length) == *digest);
@@ -632,7 +601,10 @@ impl ReplyStream {
             }
             let (end, digest) = self.sent_until(chunk.source.end);
             let voice = self.message.voice && !media.is_empty();
-            self.block(Block { text: chunk.text, media, voice, end, digest, ..Block::default() }, paced);
+            let from = self.message.chunked_from.saturating_add(chunk.source.start);
+            let block = Block { text: chunk.text, media, voice, end, digest, ..Block::default() };
+            let Chunk { reopened, closed, .. } = chunk;
+            self.block(Piece { block, source: from..end, reopened, closed, paced });
         }
     }
 
@@ -641,7 +613,8 @@ impl ReplyStream {
         if !self.message.media.is_empty() {
             let media = std::mem::take(&mut self.message.media);
             let (end, digest) = self.sent_until(self.message.chunker.position());
-            self.block(Block { media, voice: self.message.voice, end, digest, ..Block::default() }, true);
+            let block = Block { media, voice: self.message.voice, end, digest, ..Block::default() };
+            self.block(Piece { block, source: end..end, reopened: 0, closed: 0, paced: true });
         }
     }
 
@@ -677,7 +650,40 @@ impl ReplyStream {
         }
     }
 
-    fn block(&mut self, mut block: Block, paced: bool) {
+    /// A block that may repeat what a messaging tool sent waits until it is known whether all of that is repeated.
+    fn block(&mut self, piece: Piece) {
+        let held = self.message.held.first().map(|first| first.source.start);
+        if held.is_some_and(|from| self.repeats(from..piece.source.end)) {
+            return self.message.held.push(piece);
+        }
+        self.settle_held();
+        match self.repeats(piece.source.clone()) {
+            true => self.message.held.push(piece),
+            false => self.pass(piece),
+        }
+    }
+
+    /// Whether this part of the visible text stands in something that a messaging tool sent.
+    fn repeats(&self, source: Range<usize>) -> bool {
+        self.message.visible.get(source).is_some_and(|text| self.sent.covers(text))
+    }
+
+    /// Drops what waits, if it is what a messaging tool sent, or lets it leave.
+    fn settle_held(&mut self) {
+        let held = std::mem::take(&mut self.message.held);
+        let (Some(first), Some(last)) = (held.first(), held.last()) else { return };
+        let text = self.message.visible.get(first.source.start..last.source.end);
+        let is_repeated = text.is_some_and(|text| self.sent.contains(text));
+        for mut piece in held {
+            if is_repeated {
+                piece.block.text.clear();
+            }
+            self.pass(piece);
+        }
+    }
+
+    fn pass(&mut self, piece: Piece) {
+        let Piece { mut block, source, reopened, closed, paced } = piece;
         let first = !std::mem::replace(&mut self.message.any_block, true);
         if first
             && self.last_text.ends_with(':')
@@ -697,9 +703,10 @@ impl ReplyStream {
         if !block.text.is_empty() {
             self.last_text.clone_from(&block.text);
         }
+        let gap = self.message.gap_before(source, reopened, closed);
         match &mut self.coalescer {
             Some(coalescer) => {
-                for block in coalescer.push(block, self.elapsed) {
+                for block in coalescer.push(block, Seam { gap, reopened, closed }, self.elapsed) {
                     self.enqueue(block, paced);
                 }
             }
