@@ -302,3 +302,34 @@ proptest! {
         prop_assert!(sink.offers() > 0);
     }
 }
+
+#[test]
+fn parts_that_are_over_take_no_room() {
+    let mut outbox = Outbox::new();
+    let block = |text: &str| Block { text: text.to_owned(), ..Block::default() };
+    for part in 0..3 {
+        outbox.record(&key(0), part, block(&format!("part {part}"))).unwrap();
+    }
+    for part in 0..2 {
+        outbox.next(0).unwrap();
+        outbox.acknowledge(&key(0), part, Acknowledgement::default()).unwrap();
+    }
+    outbox.settle(&key(0), 1);
+    assert_eq!((outbox.reply(&key(0)).unwrap().parts.len(), outbox.progress(&key(0)).parts), (2, 3));
+    outbox.settle(&key(0), 9);
+    let stored = serde_json::to_string(&outbox).unwrap();
+    assert!(!stored.contains("part 1") && stored.contains("part 2"), "{stored}");
+    // It goes on where it was, and a late acknowledgement changes nothing.
+    let mut outbox: Outbox = serde_json::from_str(&stored).unwrap();
+    outbox.acknowledge(&key(0), 1, Acknowledgement::default()).unwrap();
+    assert!(!outbox.record(&key(0), 1, block("other")).unwrap());
+    assert!(outbox.record(&key(0), 3, block("part 3")).unwrap());
+    assert_eq!(outbox.next(0).unwrap().part, 2);
+    outbox.acknowledge(&key(0), 2, Acknowledgement::default()).unwrap();
+    assert_eq!(outbox.next(0).unwrap().part, 3);
+    outbox.acknowledge(&key(0), 3, Acknowledgement::default()).unwrap();
+    outbox.close(&key(0));
+    assert!(outbox.reply(&key(0)).unwrap().is_settled());
+    outbox.forget(&key(0));
+    assert_eq!(outbox.replies(), []);
+}

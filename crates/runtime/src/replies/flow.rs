@@ -282,3 +282,24 @@ fn certain(text: &str, passed: usize) -> usize {
     }
     end
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_key_waits_for_its_end_and_other_blocks_do_not() {
+        let all = |text: &str| certain(text, 0) == text.len();
+        for kind in ["RSA PRIVATE KEY", "PRIVATE KEY", "PGP PRIVATE KEY BLOCK"] {
+            let lines = "A0b1".repeat(16) + "\n";
+            let key = format!("Here:\n-----BEGIN {kind}-----\n{}", lines.repeat(2_000));
+            assert_eq!(certain(&key, 0), "Here:\n".len(), "{kind}");
+            assert!(all(&format!("{key}-----END {kind}-----\n")), "{kind}");
+        }
+        assert!(all("It begins with -----BEGIN and a name.\n"));
+        assert!(all("-----BEGIN CERTIFICATE-----\nAAAA\n"));
+        assert!(!all("-----BEGIN CERTIFICATE-----\nAAAA\n-----BEGIN PRIVATE KEY-----\nAAAA\n"));
+        // A line is not certain before it has ended.
+        assert_eq!(certain("One.\nTwo -----BEG", 0), "One.\n".len());
+    }
+}

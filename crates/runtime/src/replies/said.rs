@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use quipu::View;
-use quipu::protocol::{Entry, Message, NodeId, Origin, StopReason};
+use quipu::protocol::{AuthorClass, Entry, Message, NodeId, Origin, Provenance, StopReason};
 use quipu::store::{LineageEnd, StoreError, decode_nodes};
 
 use super::Replies;
@@ -92,9 +92,11 @@ impl Replies {
                 said.next += u32::from(!matches!(reason, StopReason::Error | StopReason::Aborted));
             }
         }
+        let mut is_first = true;
         let is_asked = entries.iter().map(|decoded| {
-            let origin = decoded.step.provenance.as_ref().map_or(Origin::Person, |by| by.origin);
-            matches!(&decoded.entry, Entry::Message(Message::User(_))) && origin == Origin::Person
+            let is_prompt = matches!(&decoded.entry, Entry::Message(Message::User(_)));
+            // The first is that of the turn, whoever said it.
+            is_prompt && (std::mem::take(&mut is_first) || is_from_outside(decoded.step.provenance.as_ref()))
         });
         let is_asked: Vec<bool> = is_asked.collect();
         let known = nodes.iter().zip(&is_asked).filter(|(node, asked)| **asked && taken.contains(&node.id));
@@ -114,4 +116,13 @@ impl Replies {
         }
         Ok(said)
     }
+}
+
+/// Whether a prompt is none that a run makes for itself.
+fn is_from_outside(by: Option<&Provenance>) -> bool {
+    by.is_none_or(|by| match by.origin {
+        Origin::Model | Origin::Tool | Origin::Hook | Origin::Child => false,
+        Origin::Process => by.author != AuthorClass::System,
+        Origin::Person | Origin::Schedule | Origin::Channel | Origin::Import => true,
+    })
 }

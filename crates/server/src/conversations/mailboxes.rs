@@ -295,6 +295,14 @@ mod tests {
         }
     }
 
+    #[test]
+    fn blocks_have_room_to_end_at_a_good_place() {
+        let config = StreamingConfig { max_chars: Some(100), ..StreamingConfig::default() };
+        assert_eq!((blocks(&config).chunks.min, blocks(&config).chunks.max), (50, 100));
+        let config = StreamingConfig { min_chars: Some(500), max_chars: Some(60), ..config };
+        assert_eq!((blocks(&config).chunks.min, blocks(&config).chunks.max), (30, 60));
+    }
+
     fn key(text: &str) -> SessionKey {
         SessionKey::parse(text).unwrap()
     }

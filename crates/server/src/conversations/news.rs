@@ -58,3 +58,15 @@ fn limit_reached(limit: &Limit) -> String {
         Limit::Turns(turns) => format!("the run had {turns} turns, which is its limit"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_said_with_their_setting() {
+        let daily = limit_reached(&Limit::Daily { spent: 2.0, budget: 2.0 });
+        assert!(daily.contains("$2.00") && daily.contains("`budget.daily`"), "{daily}");
+        assert!(limit_reached(&Limit::Turns(7)).contains("7 turns"));
+    }
+}

@@ -1,0 +1,142 @@
+//! What becomes of a run that its server did not end: the next server continues it, unless people went on themselves or stopped it.
+
+use quipu_testkit::Gate;
+
+use super::conversations::*;
+use super::*;
+
+fn asks(server: &Server, text: &str) -> String {
+    queued(server, MAIN, &json!({ "text": text, "queue": { "mode": "followup", "debounceMs": 0 } }))
+}
+
+/// The session of the only conversation.
+fn session(world: &World) -> String {
+    world.run(&["sessions", "--json"]).ok().json_lines()[0]["id"].as_str().unwrap().to_owned()
+}
+
+/// A text, and a call that the answer waits for.
+fn works(text: &str) -> Reply {
+    let arguments = json!({ "path": "note.txt", "content": "made" });
+    Answer::new().text(text).tool_call("c1", "write", &arguments.to_string()).reply()
+}
+
+#[test]
+fn continued_run_says_when_it_begins_and_ends() {
+    let (never, gate) = (Gate::new(), Gate::new());
+    let world = world([works("One."), gated(&never, "Never."), gated(&gate, "Two."), says("Three.")]);
+    world.unchecked();
+    let server = Server::start(&world);
+    let id = asks(&server, "Go.");
+    assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), "One.");
+    reached(&never);
+    drop(server);
+    never.open();
+    let server = Server::start(&world);
+    let mut reader = Reader::of(&server, MAIN);
+    reached(&gate);
+    gate.open();
+    let reply = reader.reply();
+    assert_eq!((&reply["text"], &reply["key"]), (&json!("Two."), &json!(format!("turn-{id}/1"))));
+    let ended = reader.status("ended");
+    assert_eq!((&ended["messages"], &ended["outcome"]), (&json!([id]), &json!("done")), "{ended}");
+    assert_eq!(acknowledge(&server, &reply).status, 204);
+    asks(&server, "More.");
+    assert_eq!(taken(&server, &mut reader), "Three.");
+    server.ends(Signal::SIGTERM, 0);
+}
+
+#[test]
+fn run_that_was_moved_back_is_answered_under_a_new_key() {
+    let gate = Gate::new();
+    let world = world([works("One."), works("Two."), gated(&gate, "Never."), says("Three."), says("Four.")]);
+    world.unchecked();
+    let server = Server::start(&world);
+    let mut reader = Reader::of(&server, MAIN);
+    let id = asks(&server, "Go.");
+    for text in ["One.", "Two."] {
+        assert_eq!(taken(&server, &mut reader), text);
+    }
+    reached(&gate);
+    server.ends(Signal::SIGTERM, 0);
+    gate.open();
+    // To the result of the first call: the second answer is not in the way to it.
+    let nodes = world.nodes();
+    let result = nodes.iter().find(|node| node["role"] == "toolResult").unwrap()["id"].as_str().unwrap();
+    world.run(&["branch", result, "--yes"]).ok();
+    let server = Server::start(&world);
+    let mut reader = Reader::of(&server, MAIN);
+    let reply = reader.reply();
+    assert_eq!((&reply["text"], &reply["key"]), (&json!("Three."), &json!(format!("turn-{id}/2"))));
+    assert_eq!(acknowledge(&server, &reply).status, 204);
+    asks(&server, "More.");
+    assert_eq!(taken(&server, &mut reader), "Four.");
+    server.ends(Signal::SIGTERM, 0);
+}
+
+#[test]
+fn what_people_ask_themselves_is_not_sent_to_the_chat() {
+    let gate = Gate::new();
+    let world = world([works("One."), gated(&gate, "Never."), says("Private."), says("For all.")]);
+    world.unchecked();
+    let server = Server::start(&world);
+    asks(&server, "Go.");
+    assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), "One.");
+    reached(&gate);
+    drop(server);
+    gate.open();
+    let private = world.run(&["-p", "--session", &session(&world), "Between us"]).ok();
+    assert_eq!(private.text().trim(), "Private.");
+    let server = Server::start(&world);
+    let mut reader = Reader::of(&server, MAIN);
+    asks(&server, "And now?");
+    assert_eq!(taken(&server, &mut reader), "For all.");
+    let asked: Vec<String> = messages(&world.requests()[3]).iter().map(wire_text).collect();
+    assert!(asked.contains(&"Between us".to_owned()), "{asked:?}");
+    server.ends(Signal::SIGTERM, 0);
+}
+
+#[test]
+fn stopped_run_stays_stopped_behind_a_kill() {
+    let (gate, again, hung) = (Gate::new(), Gate::new(), Gate::new());
+    let begun = |gate: &Gate| Reply::sse(Answer::new().text("I begin").unfinished()).then_gate(gate);
+    let world = world([begun(&gate), begun(&again), begun(&hung), says("After.")]);
+    world.unchecked();
+    let server = Server::start(&world);
+    asks(&server, "Go.");
+    reached(&gate);
+    let stop = |server: &Server| server.post(&format!("/v1/conversations/{MAIN}/stop"), &json!({}));
+    assert_eq!(stop(&server).status, 204);
+    drop(server);
+    gate.open();
+    // Also a run that the next server continues.
+    let server = Server::start(&world);
+    asks(&server, "Go on.");
+    reached(&again);
+    drop(server);
+    again.open();
+    let server = Server::start(&world);
+    reached(&hung);
+    assert_eq!(stop(&server).status, 204);
+    drop(server);
+    hung.open();
+    let server = Server::start(&world);
+    asks(&server, "And then?");
+    assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), "After.");
+    server.ends(Signal::SIGTERM, 0);
+}
+
+#[test]
+fn second_server_says_that_it_has_no_conversations() {
+    let world = world([says("One.")]);
+    let first = Server::start(&world);
+    asks(&first, "Go.");
+    let reply = Reader::of(&first, MAIN).reply();
+    let second = Server::start(&world);
+    says_to(&second, MAIN, &json!({ "text": "Here?" })).refuses(503, "held_elsewhere");
+    let replies = second.request("GET", &format!("/v1/conversations/{MAIN}/replies"), &[], "");
+    replies.refuses(503, "held_elsewhere");
+    acknowledge(&second, &reply).refuses(503, "held_elsewhere");
+    assert_eq!(acknowledge(&first, &reply).status, 204);
+    second.ends(Signal::SIGTERM, 0);
+    first.ends(Signal::SIGTERM, 0);
+}
