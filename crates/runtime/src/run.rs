@@ -460,7 +460,7 @@ impl Conversations {
         let stop = RunStop::default();
         let continued = ContinuedRun { group: owed.group(), stop: stop.clone() };
         lock(&self.0.continued).insert(key.clone(), continued);
-        let over = Continued { inner: inner.clone(), key: of.clone(), stop: stop.clone() };
+        let over = ContinuedGuard { inner: inner.clone(), key: of.clone(), stop: stop.clone() };
         drop(self.0.lanes.enqueue_in_session(key, task, move |handle| async move {
             let _over = over;
             let members = owed.members.clone();
@@ -474,13 +474,13 @@ impl Conversations {
 }
 
 /// Until it is dropped, a run of a process before this one is known as continued.
-struct Continued {
+struct ContinuedGuard {
     inner: Arc<Inner>,
     key: SessionKey,
     stop: RunStop,
 }
 
-impl Drop for Continued {
+impl Drop for ContinuedGuard {
     fn drop(&mut self) {
         lock(&self.inner.continued).remove(&self.key);
         self.stop.stored.cancel();

@@ -74,7 +74,7 @@ fn run_that_was_moved_back_is_answered_under_a_new_key() {
 }
 
 #[test]
-fn what_people_ask_themselves_is_not_sent_to_the_chat() {
+fn answers_to_people_are_not_sent_to_the_chat() {
     let gate = Gate::new();
     let world = world([works("One."), gated(&gate, "Never."), says("Private."), says("For all.")]);
     world.unchecked();
