@@ -126,6 +126,7 @@ pub use policy::{AllowAll, Decision, Grant, GrantError, Policy, Proposal};
 pub use profile::profile_prompt;
 pub use prompt_parts::{PromptPart, PromptPartKind, PromptParts};
 pub use published::PublishSettings;
+pub use quipu_machine::INBOX_ITEM;
 pub use quipu_machine::{
     AGENT, CacheExpiry, CompactionSettings, Limits, LiveChanges, PolicyVersion, PruneSettings, QueueDrain,
     TODO_WIDGET, TurnLimit,

@@ -8,7 +8,7 @@ use quipu_transcript::{message_of, project_messages};
 
 use super::batch::{self, SlotState, refusal};
 use super::{
-    CommandContext, CommitError, Effect, Machine, MoveOrder, Phase, Plan, PlanOp, Queue, QueuedInput,
+    CommandContext, CommitError, Draft, Effect, Machine, MoveOrder, Phase, Plan, PlanOp, Queue, QueuedInput,
     ReplyId, Run, Tag,
 };
 
@@ -28,8 +28,12 @@ impl Machine {
                 self.out.push(Effect::Reply(reply, Err(Refusal::Empty)));
             }
             Command::Prompt { input, .. } if self.run.is_none() && !self.pending_self_message => {
+                let mut draft = Draft::user_message(input, self.now);
+                if fresh.stored.is_some() {
+                    draft = draft.from_inbox(&fresh.item);
+                }
                 let stored = fresh.stored.map(|session| PlanOp::Take { session, item: fresh.item });
-                self.start(Some(input), stored, Queue::Steering, reply, fresh.run);
+                self.start(Some(draft), stored, Queue::Steering, reply, fresh.run);
             }
             Command::Prompt { when: QueueMode::Now, .. }
                 if self.run.is_some() && !self.is_busy_without_run() =>
@@ -156,14 +160,13 @@ impl Machine {
 
     fn start(
         &mut self,
-        input: Option<quipu_protocol::UserInput>,
+        prompt: Option<Draft>,
         stored: Option<PlanOp>,
         from: Queue,
         reply: ReplyId,
         run: RunId,
     ) {
-        let mut drafts: Vec<_> =
-            input.map(|input| super::Draft::user_message(input, self.now)).into_iter().collect();
+        let mut drafts: Vec<_> = prompt.into_iter().collect();
         let (queued, mut ops) = if self.pending_self_message { Default::default() } else { self.drain(from) };
         drafts.extend(queued);
         ops.extend(stored);

@@ -65,7 +65,11 @@ impl Machine {
         };
         let items: Vec<QueuedInput> = queue.drain(..count).collect();
         let now = self.now;
-        let drafts = items.iter().map(|item| Draft::user_message(item.input.clone(), now)).collect();
+        let drafts = items.iter().map(|item| {
+            let draft = Draft::user_message(item.input.clone(), now);
+            if item.is_lent { draft.from_inbox(&item.id) } else { draft }
+        });
+        let drafts = drafts.collect();
         let take = |item: &QueuedInput| PlanOp::Take { session: item.session.clone(), item: item.id.clone() };
         let ops = items.iter().map(take).collect();
         self.drained = items.into_iter().map(|item| (from, item)).collect();

@@ -284,6 +284,15 @@ impl Draft {
         Self { entry: Arc::new(entry), step, states: Vec::new(), blobs: Vec::new() }
     }
 
+    /// The same, with the id under which somebody else's inbox had it.
+    #[must_use]
+    pub fn from_inbox(mut self, item: &ItemId) -> Self {
+        if let Ok(item) = quipu_protocol::Json::of(item) {
+            self.step.extra.insert(INBOX_ITEM.to_owned(), item);
+        }
+        self
+    }
+
     /// A user message.
     pub fn user_message(input: UserInput, now: UnixMs) -> Self {
         let UserInput { content, provenance, added } = input;
@@ -384,6 +393,9 @@ pub struct Plan {
     /// Whether it must survive power loss.
     pub power: bool,
 }
+
+/// Under which name the node of a prompt keeps its id in the inbox that it came from, where that is not the session's own.
+pub const INBOX_ITEM: &str = "inboxItem";
 
 /// A message that waits for its turn; it is stored already.
 #[derive(Debug, Clone, PartialEq)]

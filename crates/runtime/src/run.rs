@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use quipu::Delivery;
 use quipu::protocol::{Ack, Command, Envelope, ItemId, Outcome, RunId, SessionId, Usage};
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 
 use crate::keys::{KeyPlace, SessionKey};
 use crate::lanes::{
@@ -20,6 +19,7 @@ use crate::queue::{
 use crate::replies::{OwedReply, Replies, ReplyFlow, SaidMessage};
 use crate::source::SessionSource;
 use follow::Follow;
+use stop::{ContinuedGuard, ContinuedRun, RunStop};
 
 /// Events of a run that wait for who reads them, before the run waits.
 const EVENTS: usize = 256;
@@ -27,8 +27,13 @@ const EVENTS: usize = 256;
 const STEERED: usize = crate::queue::CAP_LIMIT;
 /// What stops a conversation when a message says nothing else; with or without a slash in front.
 const STOP_WORDS: [&str; 7] = ["stop", "abort", "cancel", "halt", "esc", "exit", "interrupt"];
+/// Why a turn did not begin that was stopped.
+const STOPPED: &str = "it was stopped before it began";
 /// How often a run that a crash ended is continued: what ends the process each time must not do so for ever.
 const CONTINUED: u32 = 3;
+/// How often and when it is looked whether a run that is to be stopped has begun.
+const BEGINS: u32 = 200;
+const BEGIN_PAUSE: Duration = Duration::from_millis(5);
 /// When it is tried again to store the end of a turn.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
@@ -181,8 +186,6 @@ struct Inner {
     readers: Mutex<HashMap<ItemId, mpsc::Sender<RunEvent>>>,
     active: Mutex<HashMap<SessionKey, ActiveRun>>,
     continued: Mutex<HashMap<SessionKey, ContinuedRun>>,
-    /// Who waits for the end of what is aborted next.
-    stopping: Mutex<HashMap<SessionKey, Vec<oneshot::Sender<()>>>>,
 }
 
 /// Conversations that this keeps nobody from ending.
@@ -209,20 +212,6 @@ struct RunControl {
     steer: mpsc::Receiver<Arc<QueuedMessage>>,
 }
 
-/// How a run is stopped.
-#[derive(Clone, Default)]
-struct RunStop {
-    asked: CancellationToken,
-    /// It is in the store that nothing more of the run is said, or the run is over.
-    stored: CancellationToken,
-}
-
-/// A run of a process before this one, which is continued.
-struct ContinuedRun {
-    group: MessageGroup,
-    stop: RunStop,
-}
-
 /// A run that ended, with all messages that it answers.
 struct EndedRun {
     outcome: RunOutcome,
@@ -246,7 +235,6 @@ impl Conversations {
             readers: Mutex::default(),
             active: Mutex::default(),
             continued: Mutex::default(),
-            stopping: Mutex::default(),
         }))
     }
 
@@ -283,15 +271,22 @@ impl Conversations {
         if let Some(stop) = &continued {
             stop.asked.cancel();
         }
-        // The end of a run that the queue aborts is waited for by whoever carries that out.
-        let (over, is_over) = oneshot::channel();
-        lock(&self.0.stopping).entry(key.clone()).or_default().push(over);
-        if self.0.inbox.stop(key, authority.clone()).await? {
-            drop(is_over.await);
+        let is_aborted = self.0.inbox.stop(key, authority.clone()).await?;
+        // It may be about to begin.
+        let mut active = None;
+        for _ in 0..BEGINS {
+            let may = |run: &ActiveRun| {
+                (is_aborted || run.stop.asked.is_cancelled()) && authority.may_stop(&run.group.authority)
+            };
+            active = lock(&self.0.active).get(key).filter(|run| may(run)).map(|run| run.stop.clone());
+            if active.is_some() || !is_aborted {
+                break;
+            }
+            tokio::time::sleep(BEGIN_PAUSE).await;
         }
-        // Somebody else may have stopped it just before.
-        let may = |run: &ActiveRun| run.stop.asked.is_cancelled() && authority.may_stop(&run.group.authority);
-        let active = lock(&self.0.active).get(key).filter(|run| may(run)).map(|run| run.stop.clone());
+        if let Some(stop) = &active {
+            stop.asked.cancel();
+        }
         for stop in [continued, active].into_iter().flatten() {
             stop.stored.cancelled().await;
         }
@@ -372,24 +367,11 @@ impl Conversations {
             match effect {
                 QueueEffect::Start(turn) => self.begin(key, turn),
                 QueueEffect::Abort => {
-                    let waiting = lock(&self.0.stopping).remove(&key).unwrap_or_default();
-                    let stop = lock(&self.0.active).get(&key).map(|run| run.stop.clone());
-                    if let Some(stop) = stop {
-                        stop.asked.cancel();
-                        tokio::spawn(async move {
-                            stop.stored.cancelled().await;
-                            // Each is told by the end of its sender.
-                            drop(waiting);
-                        });
+                    if let Some(run) = lock(&self.0.active).get(&key) {
+                        run.stop.asked.cancel();
                     }
                 }
-                QueueEffect::Dropped(id, why) => {
-                    let reader = self.0.readers().remove(&id);
-                    if let Some(reader) = reader {
-                        // One that reads nothing sees the end of its events.
-                        drop(reader.try_send(RunEvent::Dropped(why)));
-                    }
-                }
+                QueueEffect::Dropped(id, why) => self.0.say_dropped(&id, why),
                 QueueEffect::Steer(message) => {
                     // One that is over takes nothing: at its end the message waits again.
                     let steer = lock(&self.0.active).get(&key).map(|run| run.steer.clone());
@@ -434,19 +416,25 @@ impl Conversations {
         let (sender, steer) = mpsc::channel(STEERED);
         let active = ActiveRun { group: turn.group.clone(), stop: stop.clone(), steer: sender };
         lock(&self.0.active).insert(key.clone(), active);
-        let control = RunControl { stop, steer };
+        let control = RunControl { stop: stop.clone(), steer };
         let task = LaneTask { timeout: self.0.timeout, ..lane_of(&key) };
         let lanes = self.0.lanes.clone();
         let (inner, of, run) = (self.0.clone(), key.clone(), turn.clone());
         let (give, result) = oneshot::channel();
         let ticket = lanes.enqueue_in_session(&key, task, move |handle| async move {
-            drop(give.send(inner.attempt(&of, &run, &handle, control).await));
+            if control.stop.begins() {
+                drop(give.send(inner.attempt(&of, &run, &handle, control).await));
+            }
         });
         let inner = self.0.clone();
         tokio::spawn(async move {
-            let result = match result.await {
-                Ok(result) => result,
-                Err(_) => Err(ticket.wait().await.err().map_or_else(String::new, |why| why.to_string())),
+            let result = tokio::select! {
+                result = result => match result {
+                    Ok(result) => result,
+                    Err(_) => Err(ticket.wait().await.err().map_or_else(String::new, |why| why.to_string())),
+                },
+                // It does not hold up who stops it that the lane is full.
+                () = stop.given_up() => Err(STOPPED.into()),
             };
             inner.finish(&key, &turn, result).await;
         });
@@ -457,33 +445,38 @@ impl Conversations {
         let task = LaneTask { timeout: self.0.timeout, ..lane_of(key) };
         let (inner, of) = (self.0.clone(), key.clone());
         // Before the turns of the conversation, which wait behind it in its lane. Where it fails, the next of them tries again.
-        let stop = RunStop::default();
-        let continued = ContinuedRun { group: owed.group(), stop: stop.clone() };
-        lock(&self.0.continued).insert(key.clone(), continued);
-        let over = ContinuedGuard { inner: inner.clone(), key: of.clone(), stop: stop.clone() };
+        let Some(guard) = ContinuedGuard::new(&inner, key, &owed) else { return };
+        if lock(&inner.active).contains_key(key) {
+            // It is answered before the turn that runs there.
+            return;
+        }
+        let stop = guard.stop.clone();
+        let members = owed.members.clone();
+        let (give, result) = oneshot::channel();
+        let (of, task_inner, own) = (of, inner.clone(), stop.clone());
         drop(self.0.lanes.enqueue_in_session(key, task, move |handle| async move {
-            let _over = over;
-            let members = owed.members.clone();
-            if let Err(why) = inner.answer_owed(&of, owed, &handle, &stop).await {
+            if own.begins() {
+                drop(give.send(task_inner.answer_owed(&of, owed, &handle, &own).await));
+            }
+        }));
+        let key = key.clone();
+        tokio::spawn(async move {
+            let _guard = guard;
+            let done = tokio::select! {
+                done = result => done.unwrap_or(Ok(())),
+                () = stop.given_up() => inner.give_up(&key, &members).await,
+            };
+            let done = match done {
+                // It could not be continued, and is not to be.
+                Err(_) if stop.asked.is_cancelled() => inner.give_up(&key, &members).await,
+                done => done,
+            };
+            if let Err(why) = done {
                 for reader in inner.readers_of(&members) {
                     drop(reader.try_send(RunEvent::Failing(why.clone())));
                 }
             }
-        }));
-    }
-}
-
-/// Until it is dropped, a run of a process before this one is known as continued.
-struct ContinuedGuard {
-    inner: Arc<Inner>,
-    key: SessionKey,
-    stop: RunStop,
-}
-
-impl Drop for ContinuedGuard {
-    fn drop(&mut self) {
-        lock(&self.inner.continued).remove(&self.key);
-        self.stop.stored.cancel();
+        });
     }
 }
 
@@ -494,7 +487,7 @@ impl Inner {
 
     /// Runs a turn in its session; or why it did not begin.
     async fn attempt(
-        &self,
+        self: &Arc<Self>,
         key: &SessionKey,
         turn: &Arc<QueueTurn>,
         handle: &TaskHandle,
@@ -503,12 +496,12 @@ impl Inner {
         let began = Instant::now();
         let RunControl { stop, steer } = control;
         if stop.asked.is_cancelled() {
-            return Err("it was stopped before it began".into());
+            return Err(STOPPED.into());
         }
         if let Some(owed) = self.replies.as_ref().and_then(|replies| replies.owed(key))
             && owed.turn != turn.id
         {
-            self.answer_owed(key, owed, handle, &stop).await?;
+            self.answer_earlier(key, owed, handle, &stop).await?;
             if self
                 .replies
                 .as_ref()
@@ -568,6 +561,13 @@ impl Inner {
             follow.run(events, handle, &stop).await;
         }
         if let Ack::Queued(_) = ack {
+            if stop.asked.is_cancelled() {
+                // It may still wait in the session.
+                drop(session.send(Command::Unqueue { items: vec![turn.id.clone()] }).await);
+                if self.inbox.is_stored(turn).await.map_err(|why| why.to_string())? {
+                    return Err(STOPPED.into());
+                }
+            }
             self.inbox.entered(key, &turn.id).await.map_err(|why| why.to_string())?;
         }
         Ok(follow.end(began.elapsed()).await)
@@ -587,8 +587,36 @@ impl Inner {
             return Ok(());
         }
         let members = owed.members.clone();
-        let ended = self.continue_owed(key, owed, replies, handle, stop).await?;
-        self.say_ended(&members, ended.outcome);
+        if let Some(ended) = self.continue_owed(key, owed, replies, handle, stop).await? {
+            self.say_ended(&members, ended.outcome);
+        }
+        Ok(())
+    }
+
+    /// The same with a run of another turn, which has its own stop.
+    async fn answer_earlier(
+        self: &Arc<Self>,
+        key: &SessionKey,
+        owed: OwedReply,
+        handle: &TaskHandle,
+        stop: &RunStop,
+    ) -> Result<(), String> {
+        match ContinuedGuard::new(self, key, &owed) {
+            Some(guard) => {
+                guard.stop.begins();
+                self.answer_owed(key, owed, handle, &guard.stop).await?;
+            }
+            None => self.answer_owed(key, owed, handle, &RunStop::default()).await?,
+        }
+        if stop.asked.is_cancelled() { Err(STOPPED.into()) } else { Ok(()) }
+    }
+
+    /// Nothing more of a run is said that was to be continued.
+    async fn give_up(&self, key: &SessionKey, members: &[ItemId]) -> Result<(), String> {
+        let Some(replies) = &self.replies else { return Ok(()) };
+        let Some(owed) = replies.owed(key) else { return Ok(()) };
+        replies.finish(key).await.map_err(|why| why.to_string())?;
+        self.say_ended(members, RunOutcome::unseen(owed.session, Outcome::Aborted));
         Ok(())
     }
 
@@ -600,12 +628,18 @@ impl Inner {
         replies: &Replies,
         handle: &TaskHandle,
         stop: &RunStop,
-    ) -> Result<EndedRun, String> {
+    ) -> Result<Option<EndedRun>, String> {
         let finished = async |outcome: Outcome| {
             replies.finish(key).await.map_err(|why| why.to_string())?;
             let outcome = RunOutcome::unseen(owed.session.clone(), outcome);
-            Ok(EndedRun { outcome, members: owed.members.clone() })
+            Ok(Some(EndedRun { outcome, members: owed.members.clone() }))
         };
+        // A prompt leaves the inbox with the commit that makes it part of a session.
+        let gone = self.inbox.gone(std::slice::from_ref(&owed.turn)).await.map_err(|why| why.to_string())?;
+        if gone.is_empty() {
+            // Its turn is still to begin.
+            return Ok(None);
+        }
         if stop.asked.is_cancelled() {
             return finished(Outcome::Aborted).await;
         }
@@ -618,10 +652,7 @@ impl Inner {
             // It was reset: that conversation is over.
             return finished(Outcome::Aborted).await;
         }
-        // A prompt left the inbox with the commit that made it part of the session.
-        let prompts: Vec<ItemId> = [&owed.turn].into_iter().chain(&owed.handed).cloned().collect();
-        let gone = self.inbox.gone(&prompts).await.map_err(|why| why.to_string())?;
-        let said = replies.said(&owed, &session.view(), gone.len()).await.map_err(|why| why.to_string())?;
+        let said = replies.said(&owed, &session.view()).await.map_err(|why| why.to_string())?;
         let mut reply = ReplyFlow::of(replies, key, &owed);
         if let Some(reply) = &mut reply {
             replies.knows(reply, &said);
@@ -631,19 +662,23 @@ impl Inner {
         }
         let is_answered = said.is_answered();
         if is_answered || said.is_left || owed.continued >= CONTINUED {
+            let is_answered = is_answered && !said.messages.is_empty();
             return finished(if is_answered { Outcome::Done } else { Outcome::Aborted }).await;
         }
         replies.continues(key).await.map_err(|why| why.to_string())?;
-        match session.send(Command::Continue).await {
-            Ok(_) => {}
+        let ack = match session.send(Command::Continue).await {
+            Ok(ack) => ack,
             Err(quipu::Refusal::NothingToContinue) => return finished(Outcome::Done).await,
             Err(why) => return Err(why.to_string()),
-        }
+        };
         let began = Instant::now();
         let mut follow = Follow::new(self, key, session, owed.members.clone());
         follow.reply = reply;
+        if let Ack::Started(run) = ack {
+            follow.started(run, &owed.members).await;
+        }
         follow.run(events, handle, stop).await;
-        Ok(follow.end(began.elapsed()).await)
+        Ok(Some(follow.end(began.elapsed()).await))
     }
 
     /// Says something to those whose messages a run answers.
@@ -657,6 +692,14 @@ impl Inner {
     fn readers_of(&self, members: &[ItemId]) -> Vec<mpsc::Sender<RunEvent>> {
         let readers = self.readers();
         members.iter().filter_map(|id| readers.get(id).cloned()).collect()
+    }
+
+    fn say_dropped(&self, id: &ItemId, why: DropReason) {
+        let reader = self.readers().remove(id);
+        if let Some(reader) = reader {
+            // One that reads nothing sees the end of its events.
+            drop(reader.try_send(RunEvent::Dropped(why)));
+        }
     }
 
     /// Says to those whose messages a run answers how it ended.
@@ -686,9 +729,16 @@ impl Inner {
             }
         }
         // Until it is stored, the conversation runs nothing else.
-        let ended = QueueInput::Ended(turn.id.clone());
-        while let Err(InboxError::Store(_)) = self.inbox.tell(key, ended.clone()).await {
-            tokio::time::sleep(STORE_RETRY).await;
+        let effects = loop {
+            match self.inbox.ended(key, &turn.id).await {
+                Err(InboxError::Store(_)) => tokio::time::sleep(STORE_RETRY).await,
+                ended => break ended.unwrap_or_default(),
+            }
+        };
+        for effect in effects {
+            if let QueueEffect::Dropped(id, why) = effect {
+                self.say_dropped(&id, why);
+            }
         }
         if !self.inbox.holds(key, turn).await {
             let mut readers = self.readers();
@@ -723,5 +773,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 mod follow;
+mod stop;
 #[cfg(test)]
 mod tests;

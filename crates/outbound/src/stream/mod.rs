@@ -284,7 +284,7 @@ impl ReplyStream {
     /// A message that has no end of its own ends as far as it came.
     fn break_off(&mut self) {
         if self.begun > self.number && !self.message.ended {
-            if let Repeat::Text(..) = self.message.repeat {
+            if let Repeat::Text(..) | Repeat::Digest(..) = self.message.repeat {
                 self.message.repeat = Repeat::Nothing;
             }
             self.end_message(None);

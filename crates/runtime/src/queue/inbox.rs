@@ -256,6 +256,15 @@ impl MessageInbox {
         self.change(key, input, RowTaker::Queue).await.map(drop)
     }
 
+    /// A turn is over; what comes of that.
+    pub(crate) async fn ended(
+        &self,
+        key: &SessionKey,
+        turn: &ItemId,
+    ) -> Result<Vec<QueueEffect>, InboxError> {
+        self.change(key, QueueInput::Ended(turn.clone()), RowTaker::Queue).await
+    }
+
     /// Stops what somebody may stop; whether that aborts a run.
     pub(crate) async fn stop(&self, key: &SessionKey, authority: Authority) -> Result<bool, InboxError> {
         let effects = self.change(key, QueueInput::Stop(authority), RowTaker::Queue).await?;

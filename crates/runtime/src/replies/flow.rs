@@ -17,6 +17,8 @@ use crate::keys::SessionKey;
 const OPEN_LINE: usize = 4 << 10;
 /// Bytes of the line that begins a private key, at most.
 const KEY_HEADER: usize = 120;
+/// Bytes of a private key that wait for its end: what is longer is none.
+const OPEN_KEY: usize = 256 << 10;
 /// Bytes before new text by which a secret in it is recognised.
 const BEHIND: usize = 4 << 10;
 
@@ -84,10 +86,15 @@ impl ReplyFlow {
         self.stream.next_message()
     }
 
+    /// The next reply has this number.
+    pub(super) fn continue_at(&mut self, number: u32) {
+        self.stream.continue_at(number);
+    }
+
     /// What a process before this one took of the run.
     pub(super) fn knows(&mut self, said: &SaidMessages, routes: &dyn ReplyRoutes) {
         self.moved = said.is_moved;
-        self.stream.continue_at(said.next);
+        self.continue_at(said.next);
         for one in said.messages.iter().filter(|one| one.is_taken) {
             self.known.insert(one.node);
             self.prompted = true;
@@ -271,12 +278,14 @@ fn certain(text: &str, passed: usize) -> usize {
     let end = if text.len() - line > OPEN_LINE { word() } else { line };
     let mut from = passed;
     while let Some(begin) = text[from..end].find("-----BEGIN ").map(|at| from + at) {
-        let header = &text[begin..text.floor_char_boundary(begin + KEY_HEADER).min(end)];
-        let is_key = header.lines().next().is_some_and(|line| line.contains("PRIVATE KEY"));
+        let header = &text[begin..text.floor_char_boundary(begin + KEY_HEADER)];
+        let line = header.lines().next().unwrap_or_default();
+        let is_open = line.len() == header.len() && header.len() + 4 < KEY_HEADER;
+        let is_key = is_open || line.contains("PRIVATE KEY");
         match text[begin..end].find("-----END ") {
             Some(at) if is_key => from = begin + at,
-            None if is_key => return begin,
-            // Other blocks are no secret.
+            None if is_key && end - begin <= OPEN_KEY => return begin,
+            // Other blocks are no secret, and nothing so long is a key.
             _ => from = begin + "-----BEGIN ".len(),
         }
     }
@@ -292,13 +301,19 @@ mod tests {
         let all = |text: &str| certain(text, 0) == text.len();
         for kind in ["RSA PRIVATE KEY", "PRIVATE KEY", "PGP PRIVATE KEY BLOCK"] {
             let lines = "A0b1".repeat(16) + "\n";
-            let key = format!("Here:\n-----BEGIN {kind}-----\n{}", lines.repeat(2_000));
+            let key = format!("Here:\n-----BEGIN {kind}-----\n{}", lines.repeat(1_200));
             assert_eq!(certain(&key, 0), "Here:\n".len(), "{kind}");
             assert!(all(&format!("{key}-----END {kind}-----\n")), "{kind}");
         }
         assert!(all("It begins with -----BEGIN and a name.\n"));
         assert!(all("-----BEGIN CERTIFICATE-----\nAAAA\n"));
         assert!(!all("-----BEGIN CERTIFICATE-----\nAAAA\n-----BEGIN PRIVATE KEY-----\nAAAA\n"));
+        // In a long line, whatever pieces it comes in.
+        let line = format!("{} -----BEGIN PRIVATE KEY-----\\n{}", "word ".repeat(1_000), "A0b1".repeat(500));
+        let begin = line.find("-----BEGIN").unwrap();
+        for end in begin + 11..line.len() {
+            assert!(certain(&line[..end], 0) <= begin, "{end}");
+        }
         // A line is not certain before it has ended.
         assert_eq!(certain("One.\nTwo -----BEG", 0), "One.\n".len());
     }

@@ -258,7 +258,7 @@ impl Replies {
         let route = &turn.group.route;
         let owed = match self.owed(key) {
             // An attempt before did not get further.
-            Some(owed) if owed.turn == turn.id => owed,
+            Some(owed) if owed.turn == turn.id && owed.session == view.session => owed,
             _ => OwedReply {
                 turn: turn.id.clone(),
                 session: view.session.clone(),
@@ -275,7 +275,8 @@ impl Replies {
                 sent: Vec::new(),
             },
         };
-        let Some(flow) = ReplyFlow::of(self, key, &owed) else { return Ok(None) };
+        let Some(mut flow) = ReplyFlow::of(self, key, &owed) else { return Ok(None) };
+        flow.continue_at(owed.next.unwrap_or_default());
         if lock(&self.0.outboxes).get(route).is_some_and(|one| one.outbox.replies().len() >= REPLY_LIMIT) {
             return Err(ReplyError::Full);
         }

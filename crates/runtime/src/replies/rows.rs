@@ -63,6 +63,11 @@ pub(super) struct SentCall {
 const WAYS: usize = 64;
 
 impl OwedReply {
+    /// Whether a message of the inbox was a prompt of it.
+    pub(super) fn has_prompt(&self, item: &ItemId) -> bool {
+        self.turn == *item || self.handed.contains(item) || self.members.contains(item)
+    }
+
     /// One more message was taken. `moved`: the session went to another node since the one before.
     pub(super) fn take(&mut self, node: NodeId, next: u32, moved: bool) {
         self.next = Some(next);

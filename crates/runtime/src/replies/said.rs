@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use quipu::INBOX_ITEM;
 use quipu::View;
-use quipu::protocol::{AuthorClass, Entry, Message, NodeId, Origin, Provenance, StopReason};
+use quipu::protocol::{AuthorClass, Entry, ItemId, Message, NodeId, Origin, StepInfo, StopReason};
 use quipu::store::{LineageEnd, StoreError, decode_nodes};
 
 use super::Replies;
@@ -12,7 +13,7 @@ use super::rows::OwedReply;
 /// What stands behind the beginning of a turn, the oldest first.
 pub(crate) struct SaidMessages {
     pub(crate) messages: Vec<SaidMessage>,
-    /// Somebody else asked something behind that, which is left out.
+    /// Somebody else asked something last; that is left out.
     pub(crate) is_left: bool,
     /// The session went to another node since the last message was taken.
     pub(super) is_moved: bool,
@@ -43,13 +44,8 @@ impl SaidMessages {
 }
 
 impl Replies {
-    /// The messages of a run that is owed. `prompts`: how many prompts of it are part of a session.
-    pub(crate) async fn said(
-        &self,
-        owed: &OwedReply,
-        view: &View,
-        prompts: usize,
-    ) -> Result<SaidMessages, StoreError> {
+    /// The messages of a run that is owed.
+    pub(crate) async fn said(&self, owed: &OwedReply, view: &View) -> Result<SaidMessages, StoreError> {
         let store = &*self.0.store;
         let until = owed.base.map_or(LineageEnd::Root, LineageEnd::Node);
         let behind = async |from: NodeId| match store.lineage(from, until).await {
@@ -71,9 +67,15 @@ impl Replies {
             }
         }
         if let Some(base) = owed.base {
-            let before: HashSet<NodeId> = match nodes.first().is_some_and(|first| first.id == base) {
-                true => [base].into(),
-                false => store.lineage(base, LineageEnd::Root).await?.iter().map(|node| node.id).collect(),
+            let before = match nodes.first().is_some_and(|first| first.id == base) {
+                true => Ok(Vec::new()),
+                false => store.lineage(base, LineageEnd::Root).await,
+            };
+            let before: HashSet<NodeId> = match before {
+                Ok(before) => before.iter().map(|node| node.id).chain([base]).collect(),
+                // It was removed: what is its own is not known.
+                Err(StoreError::Missing { .. }) => nodes.iter().map(|node| node.id).collect(),
+                Err(error) => return Err(error),
             };
             nodes.retain(|node| !before.contains(&node.id));
         }
@@ -92,25 +94,24 @@ impl Replies {
                 said.next += u32::from(!matches!(reason, StopReason::Error | StopReason::Aborted));
             }
         }
+        // Whose messages these are.
+        let mut is_own = owed.next.is_none();
         let mut is_first = true;
-        let is_asked = entries.iter().map(|decoded| {
-            let is_prompt = matches!(&decoded.entry, Entry::Message(Message::User(_)));
-            // The first is that of the turn, whoever said it.
-            is_prompt && (std::mem::take(&mut is_first) || is_from_outside(decoded.step.provenance.as_ref()))
-        });
-        let is_asked: Vec<bool> = is_asked.collect();
-        let known = nodes.iter().zip(&is_asked).filter(|(node, asked)| **asked && taken.contains(&node.id));
-        let mut left = prompts.saturating_sub(known.count());
-        for ((node, decoded), is_asked) in nodes.iter().zip(entries).zip(is_asked) {
+        for (node, decoded) in nodes.iter().zip(entries) {
+            let Entry::Message(message) = decoded.entry else { continue };
             let is_taken = taken.contains(&node.id);
-            if !is_taken && is_asked {
-                if left == 0 {
-                    said.is_left = true;
-                    break;
-                }
-                left -= 1;
+            if is_taken {
+                is_own = true;
+            } else if matches!(message, Message::User(_)) && owed.next.is_some() {
+                is_own = match asked_by(&decoded.step) {
+                    PromptSource::Inbox(item) => owed.has_prompt(&item),
+                    PromptSource::Run => is_own || is_first && !owed.taken.is_empty(),
+                    PromptSource::Others => false,
+                };
+                said.is_left = !is_own;
             }
-            if let Entry::Message(message) = decoded.entry {
+            is_first = false;
+            if is_own {
                 said.messages.push(SaidMessage { node: node.id, message, is_taken });
             }
         }
@@ -118,11 +119,26 @@ impl Replies {
     }
 }
 
-/// Whether a prompt is none that a run makes for itself.
-fn is_from_outside(by: Option<&Provenance>) -> bool {
-    by.is_none_or(|by| match by.origin {
-        Origin::Model | Origin::Tool | Origin::Hook | Origin::Child => false,
-        Origin::Process => by.author != AuthorClass::System,
-        Origin::Person | Origin::Schedule | Origin::Channel | Origin::Import => true,
-    })
+/// Where a prompt comes from.
+enum PromptSource {
+    /// A message of a conversation, by its id in the inbox.
+    Inbox(ItemId),
+    /// A run made it for itself.
+    Run,
+    /// Somebody spoke in the session.
+    Others,
+}
+
+fn asked_by(step: &StepInfo) -> PromptSource {
+    if let Some(item) = step.extra.get(INBOX_ITEM) {
+        return PromptSource::Inbox(item.read::<String>().unwrap_or_default().into());
+    }
+    let is_own = step.provenance.as_ref().is_some_and(|by| match by.origin {
+        Origin::Model | Origin::Tool | Origin::Child => true,
+        Origin::Process => by.author == AuthorClass::System,
+        // A hook that makes a run go on says of which; one that changes what somebody said does not.
+        Origin::Hook => step.run.is_some(),
+        Origin::Person | Origin::Schedule | Origin::Channel | Origin::Import => false,
+    });
+    if is_own { PromptSource::Run } else { PromptSource::Others }
 }

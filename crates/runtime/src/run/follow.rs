@@ -105,9 +105,7 @@ impl<'a> Follow<'a> {
                     // Nobody waits for more of it, also after a crash.
                     self.reply = None;
                     self.is_given_up = true;
-                    if self.owes_nothing().await {
-                        stop.stored.cancel();
-                    }
+                    self.owes_nothing().await;
                     // A session that is closed has ended the run already.
                     drop(self.session.abort().await);
                 }
@@ -222,11 +220,11 @@ impl<'a> Follow<'a> {
         EndedRun { outcome: self.outcome, members: self.members }
     }
 
-    /// Stores that nothing more of it is owed to the chat; whether that is stored.
-    async fn owes_nothing(&self) -> bool {
-        match &self.inner.replies {
-            Some(replies) => replies.finish(self.key).await.is_ok(),
-            None => true,
+    /// Stores that nothing more of it is owed to the chat.
+    async fn owes_nothing(&self) {
+        if let Some(replies) = &self.inner.replies {
+            // It is tried again at the end of the run.
+            drop(replies.finish(self.key).await);
         }
     }
 

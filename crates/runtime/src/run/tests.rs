@@ -4,7 +4,7 @@ use quipu::store::Graph;
 use quipu_testkit::{Answer, Gate};
 
 use super::*;
-use crate::queue::{Authority, BusyMode};
+use crate::queue::{Authority, BusyMode, DropReason};
 use crate::testing::{World, gated, request, says};
 
 impl Run {
@@ -460,4 +460,23 @@ async fn conversations_of_an_agent_share_its_daily_budget() {
         assert_eq!(run().await, Outcome::Done);
     };
     world.serve(None, 0, work).await;
+}
+
+#[tokio::test]
+async fn turn_that_waits_in_its_lane_is_stopped_at_once() {
+    let world = World::new([says("next")]);
+    world
+        .serve(None, 0, |conversations, lanes| async move {
+            lanes.set_limit(MAIN_LANE, 0);
+            let message = |text| request("agent:main:main", text, BusyMode::Followup);
+            let first = conversations.start(message("first")).await.unwrap();
+            let key = message("x").key;
+            conversations.stop(&key, message("x").message.authority).await.unwrap();
+            assert_eq!(first.outcome().await, Err(RunError::Dropped(DropReason::Stopped)));
+            // A stop with nothing to stop is done at once.
+            conversations.stop(&key, message("x").message.authority).await.unwrap();
+            lanes.set_limit(MAIN_LANE, 4);
+            assert_eq!(conversations.run(message("second")).await.unwrap().text, "next");
+        })
+        .await;
 }

@@ -140,3 +140,70 @@ fn second_server_says_that_it_has_no_conversations() {
     second.ends(Signal::SIGTERM, 0);
     first.ends(Signal::SIGTERM, 0);
 }
+
+#[test]
+fn message_that_waits_behind_a_private_answer_is_answered_alone() {
+    let gate = Gate::new();
+    let world = world([works("One."), gated(&gate, "Never."), says("Private."), says("Steered.")]);
+    world.unchecked();
+    let server = Server::start(&world);
+    asks(&server, "Go.");
+    assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), "One.");
+    reached(&gate);
+    queued(&server, MAIN, &json!({ "text": "Also this.", "queue": { "mode": "steer", "debounceMs": 0 } }));
+    drop(server);
+    gate.open();
+    world.run(&["-p", "--session", &session(&world), "Between us"]).ok();
+    let server = Server::start(&world);
+    assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), "Steered.");
+    server.ends(Signal::SIGTERM, 0);
+}
+
+#[test]
+fn stop_drops_what_was_handed_to_the_run_also_behind_a_kill() {
+    let gate = Gate::new();
+    let world = world([gated(&gate, "Never."), says("After.")]);
+    world.unchecked();
+    let server = Server::start(&world);
+    asks(&server, "Go.");
+    reached(&gate);
+    queued(&server, MAIN, &json!({ "text": "Also this.", "queue": { "mode": "steer", "debounceMs": 0 } }));
+    assert_eq!(server.post(&format!("/v1/conversations/{MAIN}/stop"), &json!({})).status, 204);
+    drop(server);
+    gate.open();
+    let server = Server::start(&world);
+    asks(&server, "And then?");
+    assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), "After.");
+    let asked: Vec<String> = messages(&world.requests()[1]).iter().map(wire_text).collect();
+    assert!(
+        asked.contains(&"And then?".to_owned()) && !asked.contains(&"Also this.".to_owned()),
+        "{asked:?}"
+    );
+    server.ends(Signal::SIGTERM, 0);
+}
+
+#[test]
+fn run_whose_prompt_was_left_sends_nothing() {
+    let gate = Gate::new();
+    let world = world([says("One."), works("Two."), gated(&gate, "Never."), says("Three.")]);
+    world.unchecked();
+    let server = Server::start(&world);
+    let mut reader = Reader::of(&server, MAIN);
+    for (text, answer) in [("First.", "One."), ("Go.", "Two.")] {
+        asks(&server, text);
+        assert_eq!(taken(&server, &mut reader), answer);
+    }
+    reached(&gate);
+    drop((reader, server));
+    gate.open();
+    // Back to the answer of the turn before.
+    let nodes = world.nodes();
+    let before = nodes.iter().find(|node| node["role"] == "assistant").unwrap()["id"].as_str().unwrap();
+    world.run(&["branch", before, "--yes"]).ok();
+    let server = Server::start(&world);
+    asks(&server, "And then?");
+    assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), "Three.");
+    let asked: Vec<String> = messages(&world.requests()[3]).iter().map(wire_text).collect();
+    assert_eq!(asked, ["First.", "One.", "And then?"]);
+    server.ends(Signal::SIGTERM, 0);
+}

@@ -1,0 +1,68 @@
+//! How runs are stopped, and which runs of an earlier process are continued.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Inner, lock};
+use crate::keys::SessionKey;
+use crate::queue::MessageGroup;
+use crate::replies::OwedReply;
+
+/// How a run is stopped.
+#[derive(Clone, Default)]
+pub(super) struct RunStop {
+    pub(super) asked: CancellationToken,
+    /// The run is over, and that is stored.
+    pub(super) stored: CancellationToken,
+    /// Whether it began, or is given up before that.
+    begun: Arc<OnceLock<bool>>,
+}
+
+impl RunStop {
+    /// Whether the run may begin now.
+    pub(super) fn begins(&self) -> bool {
+        *self.begun.get_or_init(|| true)
+    }
+
+    /// Resolved = the run was to be stopped before it began, and does not begin.
+    pub(super) async fn given_up(&self) {
+        self.asked.cancelled().await;
+        if *self.begun.get_or_init(|| false) {
+            std::future::pending().await
+        }
+    }
+}
+
+/// A run of a process before this one, which is continued.
+pub(super) struct ContinuedRun {
+    pub(super) group: MessageGroup,
+    pub(super) stop: RunStop,
+}
+
+/// Until it is dropped, a run of a process before this one is known as continued.
+pub(super) struct ContinuedGuard {
+    inner: Arc<Inner>,
+    key: SessionKey,
+    pub(super) stop: RunStop,
+}
+
+impl ContinuedGuard {
+    /// `None` where it is continued already.
+    pub(super) fn new(inner: &Arc<Inner>, key: &SessionKey, owed: &OwedReply) -> Option<Self> {
+        let mut all = lock(&inner.continued);
+        if all.contains_key(key) {
+            return None;
+        }
+        let stop = RunStop::default();
+        all.insert(key.clone(), ContinuedRun { group: owed.group(), stop: stop.clone() });
+        Some(Self { inner: inner.clone(), key: key.clone(), stop })
+    }
+}
+
+impl Drop for ContinuedGuard {
+    fn drop(&mut self) {
+        lock(&self.inner.continued).remove(&self.key);
+        self.stop.stored.cancel();
+    }
+}
