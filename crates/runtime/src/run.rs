@@ -200,6 +200,7 @@ impl WeakConversations {
 
 /// What reaches a run from outside.
 struct ActiveRun {
+    turn: ItemId,
     /// Where its messages came from, and with which rights.
     group: MessageGroup,
     stop: RunStop,
@@ -271,18 +272,18 @@ impl Conversations {
         if let Some(stop) = &continued {
             stop.asked.cancel();
         }
-        let is_aborted = self.0.inbox.stop(key, authority.clone()).await?;
-        // It may be about to begin.
+        let mut aborting = self.0.inbox.stop(key, authority.clone()).await?;
         let mut active = None;
         for _ in 0..BEGINS {
-            let may = |run: &ActiveRun| {
-                (is_aborted || run.stop.asked.is_cancelled()) && authority.may_stop(&run.group.authority)
-            };
-            active = lock(&self.0.active).get(key).filter(|run| may(run)).map(|run| run.stop.clone());
-            if active.is_some() || !is_aborted {
+            let Some(turn) = &aborting else { break };
+            active =
+                lock(&self.0.active).get(key).filter(|run| run.turn == *turn).map(|run| run.stop.clone());
+            if active.is_some() {
                 break;
             }
+            // It may be about to begin.
             tokio::time::sleep(BEGIN_PAUSE).await;
+            aborting = self.0.inbox.aborting(key).await.filter(|now| now == turn);
         }
         if let Some(stop) = &active {
             stop.asked.cancel();
@@ -290,7 +291,7 @@ impl Conversations {
         for stop in [continued, active].into_iter().flatten() {
             stop.stored.cancelled().await;
         }
-        Ok(())
+        self.0.stop_owed(key, &authority).await
     }
 
     /// Runs that a process before this one began and [`Conversations::serve`] continues, by message: to be called before that.
@@ -414,7 +415,8 @@ impl Conversations {
     fn begin(&self, key: SessionKey, turn: Arc<QueueTurn>) {
         let stop = RunStop::default();
         let (sender, steer) = mpsc::channel(STEERED);
-        let active = ActiveRun { group: turn.group.clone(), stop: stop.clone(), steer: sender };
+        let active =
+            ActiveRun { turn: turn.id.clone(), group: turn.group.clone(), stop: stop.clone(), steer: sender };
         lock(&self.0.active).insert(key.clone(), active);
         let control = RunControl { stop: stop.clone(), steer };
         let task = LaneTask { timeout: self.0.timeout, ..lane_of(&key) };
@@ -451,7 +453,7 @@ impl Conversations {
             return;
         }
         let stop = guard.stop.clone();
-        let members = owed.members.clone();
+        let (members, turn) = (owed.members.clone(), owed.turn.clone());
         let (give, result) = oneshot::channel();
         let (of, task_inner, own) = (of, inner.clone(), stop.clone());
         drop(self.0.lanes.enqueue_in_session(key, task, move |handle| async move {
@@ -463,14 +465,12 @@ impl Conversations {
         tokio::spawn(async move {
             let _guard = guard;
             let done = tokio::select! {
-                done = result => done.unwrap_or(Ok(())),
-                () = stop.given_up() => inner.give_up(&key, &members).await,
+                done = result => done.unwrap_or_else(|_| Err("the run broke off".into())),
+                () = stop.given_up() => Ok(()),
             };
-            let done = match done {
-                // It could not be continued, and is not to be.
-                Err(_) if stop.asked.is_cancelled() => inner.give_up(&key, &members).await,
-                done => done,
-            };
+            if stop.asked.is_cancelled() {
+                inner.give_up(&key, &turn).await;
+            }
             if let Err(why) = done {
                 for reader in inner.readers_of(&members) {
                     drop(reader.try_send(RunEvent::Failing(why.clone())));
@@ -561,11 +561,11 @@ impl Inner {
             follow.run(events, handle, &stop).await;
         }
         if let Ack::Queued(_) = ack {
-            if stop.asked.is_cancelled() {
+            if self.inbox.is_stored(turn).await.map_err(|why| why.to_string())? {
                 // It may still wait in the session.
                 drop(session.send(Command::Unqueue { items: vec![turn.id.clone()] }).await);
                 if self.inbox.is_stored(turn).await.map_err(|why| why.to_string())? {
-                    return Err(STOPPED.into());
+                    return Err("its session ended before it took the message".into());
                 }
             }
             self.inbox.entered(key, &turn.id).await.map_err(|why| why.to_string())?;
@@ -601,23 +601,25 @@ impl Inner {
         handle: &TaskHandle,
         stop: &RunStop,
     ) -> Result<(), String> {
-        match ContinuedGuard::new(self, key, &owed) {
-            Some(guard) => {
-                guard.stop.begins();
-                self.answer_owed(key, owed, handle, &guard.stop).await?;
-            }
-            None => self.answer_owed(key, owed, handle, &RunStop::default()).await?,
+        let turn = owed.turn.clone();
+        let guard = ContinuedGuard::new(self, key, &owed);
+        let own = match &guard {
+            Some(guard) => guard.stop.clone(),
+            None => lock(&self.continued).get(key).map(|run| run.stop.clone()).unwrap_or_default(),
+        };
+        own.begins();
+        let done = self.answer_owed(key, owed, handle, &own).await;
+        if own.asked.is_cancelled() {
+            self.give_up(key, &turn).await;
         }
-        if stop.asked.is_cancelled() { Err(STOPPED.into()) } else { Ok(()) }
-    }
-
-    /// Nothing more of a run is said that was to be continued.
-    async fn give_up(&self, key: &SessionKey, members: &[ItemId]) -> Result<(), String> {
-        let Some(replies) = &self.replies else { return Ok(()) };
-        let Some(owed) = replies.owed(key) else { return Ok(()) };
-        replies.finish(key).await.map_err(|why| why.to_string())?;
-        self.say_ended(members, RunOutcome::unseen(owed.session, Outcome::Aborted));
-        Ok(())
+        drop(guard);
+        if stop.asked.is_cancelled() {
+            return Err(STOPPED.into());
+        }
+        if handle.stopped().is_cancelled() {
+            return Err("the run before it made no progress".into());
+        }
+        done
     }
 
     /// Continues a run, up to its end.
@@ -630,7 +632,7 @@ impl Inner {
         stop: &RunStop,
     ) -> Result<Option<EndedRun>, String> {
         let finished = async |outcome: Outcome| {
-            replies.finish(key).await.map_err(|why| why.to_string())?;
+            replies.finish(key, &owed.turn).await.map_err(|why| why.to_string())?;
             let outcome = RunOutcome::unseen(owed.session.clone(), outcome);
             Ok(Some(EndedRun { outcome, members: owed.members.clone() }))
         };
@@ -665,7 +667,10 @@ impl Inner {
             let is_answered = is_answered && !said.messages.is_empty();
             return finished(if is_answered { Outcome::Done } else { Outcome::Aborted }).await;
         }
-        replies.continues(key).await.map_err(|why| why.to_string())?;
+        if !replies.continues(key, &owed.turn).await.map_err(|why| why.to_string())? {
+            // It was stopped meanwhile.
+            return Ok(None);
+        }
         let ack = match session.send(Command::Continue).await {
             Ok(ack) => ack,
             Err(quipu::Refusal::NothingToContinue) => return finished(Outcome::Done).await,
@@ -719,7 +724,10 @@ impl Inner {
     }
 
     async fn finish(&self, key: &SessionKey, turn: &Arc<QueueTurn>, result: Result<EndedRun, String>) {
-        let ended_run = lock(&self.active).remove(key);
+        let stop = lock(&self.active).get(key).filter(|run| run.turn == turn.id).map(|run| run.stop.clone());
+        if stop.as_ref().is_some_and(|stop| stop.asked.is_cancelled()) {
+            self.give_up(key, &turn.id).await;
+        }
         match result {
             Ok(EndedRun { outcome, members }) => self.say_ended(&members, outcome),
             Err(why) => {
@@ -744,8 +752,14 @@ impl Inner {
             let mut readers = self.readers();
             turn.members.iter().for_each(|id| drop(readers.remove(id)));
         }
-        if let Some(run) = ended_run {
-            run.stop.stored.cancel();
+        {
+            let mut active = lock(&self.active);
+            if active.get(key).is_some_and(|run| run.turn == turn.id) {
+                active.remove(key);
+            }
+        }
+        if let Some(stop) = stop {
+            stop.stored.cancel();
         }
     }
 }

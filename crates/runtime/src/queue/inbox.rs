@@ -265,10 +265,20 @@ impl MessageInbox {
         self.change(key, QueueInput::Ended(turn.clone()), RowTaker::Queue).await
     }
 
-    /// Stops what somebody may stop; whether that aborts a run.
-    pub(crate) async fn stop(&self, key: &SessionKey, authority: Authority) -> Result<bool, InboxError> {
-        let effects = self.change(key, QueueInput::Stop(authority), RowTaker::Queue).await?;
-        Ok(effects.contains(&QueueEffect::Abort))
+    /// Stops what somebody may stop. The turn that is being aborted, where one is.
+    pub(crate) async fn stop(
+        &self,
+        key: &SessionKey,
+        authority: Authority,
+    ) -> Result<Option<ItemId>, InboxError> {
+        self.tell(key, QueueInput::Stop(authority)).await?;
+        Ok(self.aborting(key).await)
+    }
+
+    /// The turn of a conversation that is being aborted.
+    pub(crate) async fn aborting(&self, key: &SessionKey) -> Option<ItemId> {
+        let queue = self.0.queue(key);
+        queue.lock().await.aborting().cloned()
     }
 
     /// The prompt of a turn is part of a session, and its row left the store with that commit.
@@ -341,6 +351,8 @@ impl Inner {
         let queue = self.queue(&key);
         let mut queue = queue.lock().await;
         let accepts = matches!(input, QueueInput::Arrived(..));
+        // They come to an end in every case.
+        let ends = matches!(input, QueueInput::Ended(_) | QueueInput::Stop(_));
         let mut next = queue.clone();
         let effects = next.on(input, self.now());
         let (before, after) = (queue.rows(), next.rows());
@@ -350,7 +362,17 @@ impl Inner {
         }
         if !ops.is_empty() {
             let durability = if accepts { Durability::Power } else { Durability::Process };
-            let stored = self.store.commit(Commit { ops, durability, ..Commit::default() }).await;
+            let commit = |ops| self.store.commit(Commit { ops, durability, ..Commit::default() });
+            let mut stored = commit(ops.clone()).await;
+            if let (Err(StoreError::Missing { .. }), true) = (&stored, ends) {
+                // A session took a row with a commit of its own, and was broken off before it said so.
+                let there = self.store.pending(&holder()).await?.inbox;
+                let is_there = |op: &Op| match op {
+                    Op::InboxTake { item, .. } => there.iter().any(|row| row.id == *item),
+                    _ => true,
+                };
+                stored = commit(ops.into_iter().filter(is_there).collect()).await;
+            }
             if let Err(error) = stored {
                 self.set_due(key, queue.due().map(|_| self.now().saturating_add(STORE_RETRY)));
                 return Err(error.into());

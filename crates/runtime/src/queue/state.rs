@@ -391,6 +391,11 @@ impl SessionQueue {
         self.failed.push_front(FailedTurn { turn: active.turn, attempts, at });
     }
 
+    /// The turn that is being aborted.
+    pub(super) fn aborting(&self) -> Option<&ItemId> {
+        self.active.as_ref().filter(|active| active.aborting.is_some()).map(|active| &active.turn.id)
+    }
+
     /// Aborts and drops what somebody may stop: an owner all, others what is their own.
     fn stop(&mut self, authority: &Authority, why: DropReason, effects: &mut Vec<QueueEffect>) {
         let may = |other: &Authority| authority.may_stop(other);

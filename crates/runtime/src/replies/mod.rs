@@ -284,12 +284,13 @@ impl Replies {
         Ok(Some(flow))
     }
 
-    /// Stores that another process continues what is owed.
-    pub(crate) async fn continues(&self, key: &SessionKey) -> Result<(), StoreError> {
+    /// Stores that another process continues a turn; whether it is still owed.
+    pub(crate) async fn continues(&self, key: &SessionKey, turn: &ItemId) -> Result<bool, StoreError> {
         let _changing = self.changing(key).await;
-        let Some(owed) = self.owed(key) else { return Ok(()) };
-        self.put_owed(key, OwedReply { continued: owed.continued.saturating_add(1), ..owed }, Vec::new())
-            .await
+        let Some(owed) = self.owed(key).filter(|owed| owed.turn == *turn) else { return Ok(false) };
+        let owed = OwedReply { continued: owed.continued.saturating_add(1), ..owed };
+        self.put_owed(key, owed, Vec::new()).await?;
+        Ok(true)
     }
 
     /// Stores that a message is about to be handed to the run.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use quipu::protocol::{Event, Message, NodeId};
+use quipu::protocol::{Event, ItemId, Message, NodeId};
 use quipu::store::{Commit, Durability, Op, StoreError};
 use quipu_outbound::{Delivery, Outbox, Progress, ReplyKey, StreamOutput};
 use tokio::time::Instant;
@@ -165,10 +165,10 @@ impl Replies {
         Ok(())
     }
 
-    /// Nothing more is owed to a conversation: a reply that was begun has all its parts.
-    pub(crate) async fn finish(&self, key: &SessionKey) -> Result<(), StoreError> {
+    /// Nothing more is owed of a turn: a reply that was begun has all its parts.
+    pub(crate) async fn finish(&self, key: &SessionKey, turn: &ItemId) -> Result<(), StoreError> {
         let _changing = self.changing(key).await;
-        let Some(owed) = self.owed(key) else { return Ok(()) };
+        let Some(owed) = self.owed(key).filter(|owed| owed.turn == *turn) else { return Ok(()) };
         let storing = self.0.storing.lock(&owed.route).await;
         let begun = self.begun(&owed);
         let (mut changes, mut delivered) = (Vec::new(), Vec::new());

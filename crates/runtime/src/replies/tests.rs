@@ -510,14 +510,14 @@ async fn message_of_an_interrupted_call_counts_as_sent() {
     // Another run of the turn in one process, as a message that was handed over has, may say the same again.
     let same = second.post_of_tool(&key, posted("beside", report), &|_| false).await.unwrap();
     assert_eq!(same, ToolPost::Sent { parts: 1 });
-    second.continues(&key).await.unwrap();
+    assert!(second.continues(&key, &"turn".into()).await.unwrap());
     let again = second.post_of_tool(&key, posted("two", report), &|_| false).await.unwrap();
     assert_eq!(again, ToolPost::Repeated);
     let new = second.post_of_tool(&key, posted("two", other), &|_| false).await.unwrap();
     let twice = second.post_of_tool(&key, posted("two", other), &|_| false).await.unwrap();
     assert_eq!((new, twice), (ToolPost::Sent { parts: 1 }, ToolPost::Sent { parts: 1 }));
     assert_eq!(rows(&world).await, 5);
-    second.finish(&key).await.unwrap();
+    second.finish(&key, &"turn".into()).await.unwrap();
     assert!(matches!(
         second.post_of_tool(&key, posted("two", "late"), &|_| false).await,
         Err(PostError::NoChat)

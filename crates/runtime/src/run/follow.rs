@@ -28,6 +28,8 @@ pub(super) struct Follow<'a> {
     inner: &'a Inner,
     key: &'a SessionKey,
     session: &'a Session,
+    /// The turn whose answers are owed.
+    turn: Option<ItemId>,
     /// The messages that it answers.
     members: Vec<ItemId>,
     pub(super) reply: Option<ReplyFlow>,
@@ -65,9 +67,24 @@ impl<'a> Follow<'a> {
         members: Vec<ItemId>,
     ) -> Self {
         let outcome = RunOutcome::unseen(session.view().session, Outcome::Done);
+        let turn = inner.replies.as_ref().and_then(|replies| replies.owed(key)).map(|owed| owed.turn);
         let (reply, steer, run, seen) = (None, None, None, None);
         let (handed, is_done, is_given_up) = (HashMap::new(), true, false);
-        Self { inner, key, session, members, reply, steer, handed, run, seen, outcome, is_done, is_given_up }
+        Self {
+            inner,
+            key,
+            session,
+            turn,
+            members,
+            reply,
+            steer,
+            handed,
+            run,
+            seen,
+            outcome,
+            is_done,
+            is_given_up,
+        }
     }
 
     /// These messages are part of the session.
@@ -183,8 +200,10 @@ impl<'a> Follow<'a> {
                     if !self.outcome.timed_out {
                         let event = RunEvent::Session(envelope);
                         tokio::select! {
+                            biased;
                             () = self.inner.say(&self.members, &event) => handle.progress(),
                             () = handle.stopped().cancelled() => {}
+                            () = stop.asked.cancelled() => {}
                         }
                     }
                 }
@@ -222,9 +241,10 @@ impl<'a> Follow<'a> {
 
     /// Stores that nothing more of it is owed to the chat.
     async fn owes_nothing(&self) {
-        if let Some(replies) = &self.inner.replies {
-            // It is tried again at the end of the run.
-            drop(replies.finish(self.key).await);
+        let turn = self.turn.as_ref();
+        if let (Some(replies), Some(turn)) = (&self.inner.replies, turn) {
+            // Of a run that was stopped it is tried again.
+            drop(replies.finish(self.key, turn).await);
         }
     }
 

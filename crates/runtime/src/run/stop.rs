@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
+use quipu::protocol::{ItemId, Outcome};
 use tokio_util::sync::CancellationToken;
 
-use super::{Inner, lock};
+use super::{Inner, RunError, RunOutcome, STORE_RETRY, lock};
 use crate::keys::SessionKey;
-use crate::queue::MessageGroup;
+use crate::queue::{Authority, MessageGroup};
 use crate::replies::OwedReply;
 
 /// How a run is stopped.
@@ -64,5 +65,30 @@ impl Drop for ContinuedGuard {
     fn drop(&mut self) {
         lock(&self.inner.continued).remove(&self.key);
         self.stop.stored.cancel();
+    }
+}
+
+impl Inner {
+    /// Nothing more of a turn is said. It ends once that is stored.
+    pub(super) async fn give_up(&self, key: &SessionKey, turn: &ItemId) {
+        let Some(replies) = &self.replies else { return };
+        let Some(owed) = replies.owed(key).filter(|owed| owed.turn == *turn) else { return };
+        while replies.finish(key, turn).await.is_err() {
+            tokio::time::sleep(STORE_RETRY).await;
+        }
+        self.say_ended(&owed.members, RunOutcome::unseen(owed.session, Outcome::Aborted));
+    }
+
+    /// Gives up what is owed to somebody who stops it, where nothing runs that would say it.
+    pub(super) async fn stop_owed(&self, key: &SessionKey, authority: &Authority) -> Result<(), RunError> {
+        let owed = self.replies.as_ref().and_then(|replies| replies.owed(key));
+        let Some(owed) = owed.filter(|owed| authority.may_stop(&owed.group().authority)) else {
+            return Ok(());
+        };
+        let is_active = lock(&self.active).get(key).is_some_and(|run| run.turn == owed.turn);
+        if !is_active && !lock(&self.continued).contains_key(key) {
+            self.give_up(key, &owed.turn).await;
+        }
+        Ok(())
     }
 }

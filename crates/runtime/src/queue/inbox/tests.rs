@@ -117,6 +117,26 @@ async fn change_that_cannot_be_stored_did_not_happen() {
 }
 
 #[tokio::test]
+async fn stopped_turn_ends_though_its_row_is_gone() {
+    let store = quipu::store::in_memory().unwrap();
+    let chat = key("agent:main:main");
+    let (inbox, mut events) = MessageInbox::open(store.clone(), sealer()).await.unwrap();
+    for text in ["1", "2"] {
+        inbox.put(&chat, message(text), policy(BusyMode::Followup)).await.unwrap().unwrap();
+    }
+    let (_, turn) = start(&mut events).await;
+    // A session took it, and nobody said so.
+    store.commit(commit_of(&turn)).await.unwrap();
+    let authority = turn.group.authority.clone();
+    assert_eq!(inbox.stop(&chat, authority).await.unwrap(), Some(turn.id.clone()));
+    assert!(
+        inbox.ended(&chat, &turn.id).await.unwrap().iter().any(|one| matches!(one, QueueEffect::Dropped(..)))
+    );
+    assert_eq!((inbox.len(), inbox.aborting(&chat).await), (0, None));
+    assert_eq!(store.pending(&MESSAGE_INBOX.into()).await.unwrap().inbox.len(), 0);
+}
+
+#[tokio::test]
 async fn stored_messages_hold_no_secrets() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
