@@ -58,9 +58,9 @@ impl Coalescer {
     }
 
     /// The blocks to send, now that this one came. Media, another reply target and another kind of block end what waits.
-    pub fn push(&mut self, block: Block, seam: Seam, at: u64) -> Vec<Block> {
+    pub fn push(&mut self, block: Block, seam: &Seam, at: u64) -> Vec<Block> {
         let mut ready = Vec::new();
-        let joined = self.waiting.as_ref().and_then(|waiting| self.joined(waiting, &block, &seam));
+        let joined = self.waiting.as_ref().and_then(|waiting| self.joined(waiting, &block, seam));
         if joined.is_none() {
             ready.extend(self.flush());
         }

@@ -402,14 +402,12 @@ impl Answer {
         out
     }
 
-    /// The stream up to the second piece of its text, and the rest.
-    ///
-    /// # Panics
-    /// When there is no second piece, or on a wire other than [`Wire::Messages`].
+    /// The stream up to the second piece of its text, and the rest; all of it and nothing where there is none, or on a wire other than
+    /// [`Wire::Messages`].
     pub fn halves(&self) -> (String, String) {
         let stream = self.stream();
-        let (second, _) = stream.match_indices("event: content_block_delta").nth(1).unwrap();
-        let (before, after) = stream.split_at(second);
+        let second = stream.match_indices("event: content_block_delta").nth(1);
+        let (before, after) = stream.split_at(second.map_or(stream.len(), |(at, _)| at));
         (before.to_owned(), after.to_owned())
     }
 

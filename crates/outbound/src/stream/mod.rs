@@ -706,7 +706,7 @@ impl ReplyStream {
         let gap = self.message.gap_before(source, reopened, closed);
         match &mut self.coalescer {
             Some(coalescer) => {
-                for block in coalescer.push(block, Seam { gap, reopened, closed }, self.elapsed) {
+                for block in coalescer.push(block, &Seam { gap, reopened, closed }, self.elapsed) {
                     self.enqueue(block, paced);
                 }
             }

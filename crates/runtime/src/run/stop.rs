@@ -30,7 +30,7 @@ impl RunStop {
     pub(super) async fn given_up(&self) {
         self.asked.cancelled().await;
         if *self.begun.get_or_init(|| false) {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }
