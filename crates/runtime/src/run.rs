@@ -34,6 +34,8 @@ const CONTINUED: u32 = 3;
 /// How often and when it is looked whether a run that is to be stopped has begun.
 const BEGINS: u32 = 200;
 const BEGIN_PAUSE: Duration = Duration::from_millis(5);
+/// When it is tried again to continue a run of a process before this one.
+const OWED_RETRY: Duration = Duration::from_secs(10);
 /// When it is tried again to store the end of a turn.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
@@ -96,21 +98,6 @@ pub struct RunOutcome {
     pub duration: Duration,
     /// It was stopped because it made no progress.
     pub timed_out: bool,
-}
-
-impl RunOutcome {
-    /// That of a run of which only this is known.
-    fn unseen(session: SessionId, outcome: Outcome) -> Self {
-        Self {
-            session,
-            outcome,
-            text: String::new(),
-            usage: Usage::default(),
-            last_usage: None,
-            duration: Duration::ZERO,
-            timed_out: false,
-        }
-    }
 }
 
 /// What became of something that was said in a chat.
@@ -446,7 +433,7 @@ impl Conversations {
     fn answer_owed(&self, key: &SessionKey, owed: OwedReply) {
         let task = LaneTask { timeout: self.0.timeout, ..lane_of(key) };
         let (inner, of) = (self.0.clone(), key.clone());
-        // Before the turns of the conversation, which wait behind it in its lane. Where it fails, the next of them tries again.
+        // Before the turns of the conversation, which wait behind it in its lane. Where it fails, the next of them tries again, or time.
         let Some(guard) = ContinuedGuard::new(&inner, key, &owed) else { return };
         if lock(&inner.active).contains_key(key) {
             // It is answered before the turn that runs there.
@@ -463,7 +450,6 @@ impl Conversations {
         }));
         let key = key.clone();
         tokio::spawn(async move {
-            let _guard = guard;
             let done = tokio::select! {
                 done = result => done.unwrap_or_else(|_| Err("the run broke off".into())),
                 () = stop.given_up() => Ok(()),
@@ -471,9 +457,18 @@ impl Conversations {
             if stop.asked.is_cancelled() {
                 inner.give_up(&key, &turn).await;
             }
-            if let Err(why) = done {
-                for reader in inner.readers_of(&members) {
-                    drop(reader.try_send(RunEvent::Failing(why.clone())));
+            let Err(why) = done else { return };
+            for reader in inner.readers_of(&members) {
+                drop(reader.try_send(RunEvent::Failing(why.clone())));
+            }
+            drop(guard);
+            let all = Arc::downgrade(&inner);
+            drop(inner);
+            tokio::time::sleep(OWED_RETRY).await;
+            if let Some(all) = all.upgrade().map(Conversations) {
+                let owed = all.0.replies.as_ref().and_then(|replies| replies.owed(&key));
+                if let Some(owed) = owed.filter(|owed| owed.turn == turn) {
+                    all.answer_owed(&key, owed);
                 }
             }
         });
@@ -528,6 +523,16 @@ impl Inner {
         let (inbox, row) = MessageInbox::row_of(turn);
         let ack = match session.prompt_stored(&inbox, &row, turn.input.clone()).await {
             Ok(ack) => ack,
+            Err(quipu::Refusal::Blocked { why }) => {
+                // It would be blocked each time, and hold up what is behind it.
+                let taken = self.inbox.tell(key, QueueInput::Entered(turn.id.clone())).await;
+                taken.map_err(|error| error.to_string())?;
+                if let Some(replies) = &self.replies {
+                    replies.finish(key, &turn.id).await.map_err(|error| error.to_string())?;
+                }
+                let outcome = RunOutcome::unseen(session.view().session, stop::blocked(why));
+                return Ok(EndedRun { outcome, members: turn.members.clone() });
+            }
             Err(why) => {
                 // An attempt before may have been broken off behind the commit.
                 if matches!(self.inbox.is_stored(turn).await, Ok(false)) {

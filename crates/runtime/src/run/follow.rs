@@ -145,6 +145,10 @@ impl<'a> Follow<'a> {
                     // With a run of its own, where the one before was over.
                     if self.acknowledged(id, *ack).await {
                         (ended, settled) = (None, false);
+                        if aborted.is_some() {
+                            // It waited for a hook while the run was stopped.
+                            drop(self.session.abort().await);
+                        }
                     }
                     again = settled.then(|| Instant::now() + AGAIN);
                 }

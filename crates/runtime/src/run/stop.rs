@@ -1,8 +1,9 @@
 //! How runs are stopped, and which runs of an earlier process are continued.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use quipu::protocol::{ItemId, Outcome};
+use quipu::protocol::{ItemId, ModelError, ModelErrorKind, Outcome, SessionId, Usage};
 use tokio_util::sync::CancellationToken;
 
 use super::{Inner, RunError, RunOutcome, STORE_RETRY, lock};
@@ -91,4 +92,32 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+impl RunOutcome {
+    /// That of a run of which only this is known.
+    pub(super) fn unseen(session: SessionId, outcome: Outcome) -> Self {
+        Self {
+            session,
+            outcome,
+            text: String::new(),
+            usage: Usage::default(),
+            last_usage: None,
+            duration: Duration::ZERO,
+            timed_out: false,
+        }
+    }
+}
+
+/// How the run of a message ends that a hook blocked.
+pub(super) fn blocked(why: String) -> Outcome {
+    let (kind, levels) = (ModelErrorKind::InvalidRequest, Vec::new());
+    Outcome::Failed(ModelError {
+        kind,
+        message: why,
+        status: None,
+        request_id: None,
+        retry_after: None,
+        levels,
+    })
 }

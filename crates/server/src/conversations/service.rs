@@ -151,8 +151,10 @@ impl ConversationService {
 
     /// A place for one who reads replies.
     pub(crate) fn reader(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        // One that is about to begin has replies to show, too.
-        self.is_able()?;
+        // One that is about to begin has replies to show, too, and one that waits for another process may be.
+        if matches!(&*self.state.borrow(), ServiceState::Stopped) {
+            return Err(closing());
+        }
         self.readers.clone().try_acquire_owned().map_err(|_| {
             let message = "too many clients read replies; try again later";
             ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_clients", message)
@@ -262,8 +264,11 @@ impl ConversationService {
             lanes.set_limit(lane, 0);
         }
         lanes.drain();
-        sessions.close().await;
-        within(limits.end, lanes.idle()).await;
+        let ended = async {
+            sessions.close().await;
+            lanes.idle().await;
+        };
+        within(limits.end, ended).await;
         served
     }
 }

@@ -133,8 +133,6 @@ fn second_server_says_that_it_has_no_conversations() {
     let reply = Reader::of(&first, MAIN).reply();
     let second = Server::start(&world);
     says_to(&second, MAIN, &json!({ "text": "Here?" })).refuses(503, "held_elsewhere");
-    let replies = second.request("GET", &format!("/v1/conversations/{MAIN}/replies"), &[], "");
-    replies.refuses(503, "held_elsewhere");
     acknowledge(&second, &reply).refuses(503, "held_elsewhere");
     assert_eq!(acknowledge(&first, &reply).status, 204);
     second.ends(Signal::SIGTERM, 0);
@@ -205,5 +203,21 @@ fn run_whose_prompt_was_left_sends_nothing() {
     assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), "Three.");
     let asked: Vec<String> = messages(&world.requests()[3]).iter().map(wire_text).collect();
     assert_eq!(asked, ["First.", "One.", "And then?"]);
+    server.ends(Signal::SIGTERM, 0);
+}
+
+#[test]
+fn blocked_message_ends_and_holds_up_no_other() {
+    let command = r#"grep -q password && { echo "no passwords" >&2; exit 2; }; exit 0"#;
+    let hooks = json!({ "UserPromptSubmit": [{ "hooks": [{ "type": "command", "command": command }] }] });
+    let world = world_with([says("Hello.")], &json!({ "hooks": hooks }));
+    let server = Server::start(&world);
+    let mut reader = Reader::of(&server, MAIN);
+    let id = asks(&server, "my password is x");
+    let ended = reader.status("ended");
+    assert_eq!((&ended["messages"], &ended["outcome"]), (&json!([id]), &json!("failed")), "{ended}");
+    assert!(ended["reason"].as_str().unwrap().contains("no passwords"), "{ended}");
+    asks(&server, "Hi");
+    assert_eq!(taken(&server, &mut reader), "Hello.");
     server.ends(Signal::SIGTERM, 0);
 }
