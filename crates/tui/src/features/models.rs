@@ -94,6 +94,21 @@ impl State {
         effects.push(Effect::Ask(keep));
     }
 
+    /// Sends what is to be changed in the session.
+    pub(crate) fn send_settings(&mut self, settings: Vec<(Setting, ModelChoice)>, effects: &mut Vec<Effect>) {
+        self.opening.unanswered += settings.len();
+        let send = |(setting, choice)| Effect::Send(Command::Set { setting }, Purpose::Set(choice));
+        effects.extend(settings.into_iter().map(send));
+    }
+
+    /// The session answered one of them. What was chosen since then is wanted until it is answered too.
+    pub(crate) fn setting_answered(&mut self) {
+        self.opening.unanswered -= 1;
+        if self.opening.unanswered == 0 {
+            self.opening.wanted = (None, None);
+        }
+    }
+
     /// The model after the one that answers.
     pub(crate) fn next_model(&mut self, effects: &mut Vec<Effect>) {
         effects.push(Effect::Ask(cycled(CycleDirection::Next)));
@@ -178,11 +193,67 @@ fn switch(
     if state.opening.under_way {
         state.opening.settings.extend(changes);
     } else {
-        let send = |(setting, choice)| Effect::Send(Command::Set { setting }, Purpose::Set(choice));
-        effects.extend(changes.into_iter().map(send));
+        state.send_settings(changes, effects);
     }
     state.opening.wanted = (model.or(state.opening.wanted.0.take()), thinking.or(state.opening.wanted.1));
     if state.activity.working.is_some() {
         state.hint = Some("From the next turn".into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use quipu_protocol::{Ack, Command, Model, Setting, Thinking};
+
+    use super::{CycleDirection, cycle};
+    use crate::editor::Editor;
+    use crate::{Bindings, Effect, Purpose, Size, State, Theme, UiEvent};
+
+    fn model(id: &str) -> Arc<Model> {
+        Arc::new(Model { id: id.into(), provider: "testing".into(), ..Model::default() })
+    }
+
+    /// What a press of the key sends: names of models, and who is to be answered.
+    fn press(state: &mut State, level: Option<Thinking>) -> (Vec<String>, Vec<Purpose>) {
+        let models = [(model("a"), level), (model("b"), None), (model("c"), None)];
+        let mut effects = Vec::new();
+        cycle(state, &models, CycleDirection::Next, &mut effects);
+        let sent = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Send(Command::Set { setting: Setting::Model { id, .. } }, purpose) => Some((id, purpose)),
+            Effect::Send(_, purpose) => Some((String::new(), purpose)),
+            _ => None,
+        });
+        let (mut names, purposes): (Vec<String>, _) = sent.unzip();
+        names.retain(|name| !name.is_empty());
+        (names, purposes)
+    }
+
+    #[test]
+    fn keys_pressed_before_the_answer_go_on_from_what_was_chosen() {
+        let mut state =
+            State::new(Size::default(), Theme::plain(), Bindings::default(), Editor::default(), 0);
+        state.opening.under_way = false;
+        state.standing.model = Some(model("c"));
+        let (first, answers) = press(&mut state, Some(Thinking::High));
+        assert_eq!((first, answers.len()), (vec!["a".to_owned()], 2), "a model and a level");
+        let (second, last) = press(&mut state, None);
+        assert_eq!(second, ["b"]);
+        // The session has the first by then, and not yet the second.
+        state.standing.model = Some(model("a"));
+        for purpose in answers {
+            state.on(UiEvent::Sent(purpose, Ok(Ack::Handled)), 0);
+        }
+        assert_eq!(press(&mut state, None).0, ["c"]);
+        // Once all is answered, what the session has counts, whoever chose it.
+        for purpose in last.into_iter().chain([Purpose::Set(choice("c"))]) {
+            state.on(UiEvent::Sent(purpose, Ok(Ack::Handled)), 0);
+        }
+        assert_eq!(press(&mut state, None).0, ["b"]);
+    }
+
+    fn choice(id: &str) -> super::ModelChoice {
+        super::ModelChoice { provider: "testing".into(), id: id.into(), chosen: true, thinking: None }
     }
 }

@@ -437,7 +437,13 @@ impl Run {
 
     fn up(&mut self, up: TaskMessage) {
         match up {
-            TaskMessage::Input(input) => self.take(*input),
+            TaskMessage::Input(input) => {
+                // What the session says of a change comes before its answer.
+                if matches!(*input, UiEvent::Sent(Purpose::Set(_), _)) {
+                    self.events();
+                }
+                self.take(*input);
+            }
             TaskMessage::Back(input) => {
                 self.external = None;
                 if self.tty.enter().is_err() {

@@ -297,7 +297,7 @@ impl State {
                 }
             }
             (Purpose::Set(choice), result) => {
-                self.opening.wanted = (None, None);
+                self.setting_answered();
                 match result {
                     Ok(_) => Self::keep_choice(choice, effects),
                     Err(refused) => {

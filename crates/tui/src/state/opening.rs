@@ -34,6 +34,8 @@ pub(crate) struct Opening {
     pub(crate) chosen: Option<ModelChoice>,
     /// The model and the level that were chosen last, until the session has them.
     pub(crate) wanted: (Option<(String, String)>, Option<Thinking>),
+    /// How many changes were sent that the session has not answered yet.
+    pub(crate) unanswered: usize,
     /// The terminal's own commands that wait until a session is open, or its work is done; with what follows them.
     pub(crate) held: VecDeque<(SlashCommand, String)>,
     /// A setting was kept that the session has when it is opened again.
@@ -163,9 +165,8 @@ impl State {
         if self.opening.reopens {
             return self.reopen(effects);
         }
-        for (setting, choice) in std::mem::take(&mut self.opening.settings) {
-            effects.push(Effect::Send(Command::Set { setting }, Purpose::Set(choice)));
-        }
+        let settings = std::mem::take(&mut self.opening.settings);
+        self.send_settings(settings, effects);
         self.say_what_waits(effects);
     }
 
