@@ -147,18 +147,7 @@ fn answer(end: &RunEnd) -> Result<Value, WireError> {
         Outcome::Done => stopped("end_turn"),
         Outcome::Aborted => stopped("cancelled"),
         Outcome::Limit(Limit::Turns(_)) => stopped("max_turn_requests"),
-        Outcome::Limit(Limit::Cost(cost)) => {
-            Err(WireError::new(INTERNAL, format!("the run was stopped at its limit of ${cost}")))
-        }
-        Outcome::Limit(Limit::Daily { spent, budget }) => Err(WireError::new(
-            INTERNAL,
-            format!(
-                "no model was called: ${spent:.2} count as spent today, and the daily budget is ${budget:.2}"
-            ),
-        )),
-        Outcome::Limit(Limit::Account(limit)) => {
-            Err(WireError::new(INTERNAL, format!("the run was stopped before a model call: {limit}")))
-        }
+        Outcome::Limit(limit) => Err(WireError::new(INTERNAL, format!("the run was stopped: {limit}"))),
         Outcome::Failed(error) if error.kind == ModelErrorKind::Refused => stopped("refusal"),
         Outcome::Failed(error) => {
             let is_credential = matches!(

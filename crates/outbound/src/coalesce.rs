@@ -67,8 +67,8 @@ impl Coalescer {
         self.changed = at;
         self.closed = seam.closed;
         match (&mut self.waiting, joined) {
-            (Some(waiting), Some(text)) => {
-                self.length = units(&text);
+            (Some(waiting), Some((text, length))) => {
+                self.length = length;
                 waiting.text = text;
                 waiting.end = block.end;
                 waiting.digest = block.digest;
@@ -85,8 +85,8 @@ impl Coalescer {
         ready
     }
 
-    /// The text of both, where they can be one message.
-    fn joined(&self, waiting: &Block, block: &Block, seam: &Seam) -> Option<String> {
+    /// The text of both and its units, where they can be one message.
+    fn joined(&self, waiting: &Block, block: &Block, seam: &Seam) -> Option<(String, usize)> {
         let are_alike = waiting.reply_to == block.reply_to
             && waiting.voice == block.voice
             && waiting.reasoning == block.reasoning
@@ -103,7 +103,7 @@ impl Coalescer {
             _ => (waiting.text.as_str(), self.joiner, block.text.as_str()),
         };
         let length = units(before) + units(gap) + units(after);
-        (length <= self.options.max).then(|| [before, gap, after].concat())
+        (length <= self.options.max).then(|| ([before, gap, after].concat(), length))
     }
 
     /// When an idle moment will send what waits.

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::tagged::tagged;
 use crate::{
-    AccountLimit, Answer, Ask, AskId, BackgroundEnd, BackgroundId, BashExecutionMessage, CallId,
-    ChildOutcome, Compaction, CompactionReason, ItemId, Json, Message, MessageId, Model, ModelError, NodeId,
-    RunId, SessionId, Snapshot, Thinking, ToolResultMessage, UnixMs, Usage, UserInput,
+    Answer, Ask, AskId, BackgroundEnd, BackgroundId, BashExecutionMessage, CallId, ChildOutcome, Compaction,
+    CompactionReason, ItemId, Json, Limit, Message, MessageId, Model, ModelError, NodeId, RunId, SessionId,
+    Snapshot, Thinking, ToolResultMessage, UnixMs, Usage, UserInput,
 };
 
 /// An event with its position in the session's stream.
@@ -437,25 +437,6 @@ pub enum Outcome {
     Limit(Limit),
     /// A step could not be committed. Nothing after the last committed step took effect.
     StoreFailed(String),
-}
-
-/// A limit that the user set.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Limit {
-    /// Largest number of turns that one run may have.
-    Turns(u32),
-    /// US dollars of one run.
-    Cost(f64),
-    /// US dollars of one calendar day, over all sessions of the store.
-    Daily {
-        /// US dollars spent today.
-        spent: f64,
-        /// US dollars that may be spent in one day.
-        budget: f64,
-    },
-    /// What an agent or a job may use in one calendar day.
-    Account(AccountLimit),
 }
 
 /// What a person sees outside of the conversation.

@@ -4,7 +4,6 @@
 //! stored, sent or drawn. Wire names follow Pi's session format, so that a [`Message`] serialises to the JSON
 //! that Pi reads.
 
-mod account_limit;
 mod ask;
 mod background;
 mod call;
@@ -19,6 +18,7 @@ mod frame;
 mod ids;
 mod input;
 mod json;
+mod limit;
 mod message;
 mod model;
 mod moves;
@@ -31,7 +31,6 @@ mod snapshot;
 mod tagged;
 mod thinking;
 
-pub use account_limit::*;
 pub use ask::*;
 pub use background::*;
 pub use call::*;
@@ -46,6 +45,7 @@ pub use frame::*;
 pub use ids::*;
 pub use input::*;
 pub use json::*;
+pub use limit::*;
 pub use message::*;
 pub use model::*;
 pub use moves::*;

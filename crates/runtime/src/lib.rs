@@ -12,6 +12,7 @@ mod conversation_rules;
 mod desk;
 mod heartbeat;
 mod host_sessions;
+mod inbox_rows;
 mod keys;
 mod lanes;
 mod lines;

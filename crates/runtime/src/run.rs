@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use quipu::Delivery;
-use quipu::protocol::{Ack, Command, Envelope, ItemId, Outcome, RunId, SessionId, Usage};
-use tokio::sync::{mpsc, oneshot};
+use quipu::protocol::{Ack, Command, Envelope, ItemId, Outcome, RunId, SessionId};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::keys::{KeyPlace, SessionKey};
 use crate::lanes::{
@@ -19,6 +19,8 @@ use crate::queue::{
 use crate::replies::{OwedReply, Replies, ReplyFlow, SaidMessage};
 use crate::source::SessionSource;
 use follow::Follow;
+use outcome::EndedRun;
+pub use outcome::RunOutcome;
 use stop::{ContinuedGuard, ContinuedRun, RunStop};
 
 /// Events of a run that wait for who reads them, before the run waits.
@@ -31,9 +33,8 @@ const STOP_WORDS: [&str; 7] = ["stop", "abort", "cancel", "halt", "esc", "exit",
 const STOPPED: &str = "it was stopped before it began";
 /// How often a run that a crash ended is continued: what ends the process each time must not do so for ever.
 const CONTINUED: u32 = 3;
-/// How often and when it is looked whether a run that is to be stopped has begun.
-const BEGINS: u32 = 200;
-const BEGIN_PAUSE: Duration = Duration::from_millis(5);
+/// How long it is waited for a run to begin that is to be stopped.
+const BEGIN: Duration = Duration::from_secs(1);
 /// When it is tried again to continue a run of a process before this one.
 const OWED_RETRY: Duration = Duration::from_secs(10);
 /// When it is tried again to store the end of a turn.
@@ -79,25 +80,6 @@ pub enum RunEvent {
     Dropped(DropReason),
     /// It ended.
     Ended(Arc<RunOutcome>),
-}
-
-/// The end of a run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RunOutcome {
-    /// The session.
-    pub session: SessionId,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// The text of the last answer; of an aborted one what there was.
-    pub text: String,
-    /// Tokens and cost of all answers of the run.
-    pub usage: Usage,
-    /// Those of the last answer alone, by which the context is measured.
-    pub last_usage: Option<Usage>,
-    /// How long it took.
-    pub duration: Duration,
-    /// It was stopped because it made no progress.
-    pub timed_out: bool,
 }
 
 /// What became of something that was said in a chat.
@@ -172,6 +154,8 @@ struct Inner {
     replies: Option<Replies>,
     readers: Mutex<HashMap<ItemId, mpsc::Sender<RunEvent>>>,
     active: Mutex<HashMap<SessionKey, ActiveRun>>,
+    /// Some run began, or the end of one is stored.
+    changed: Notify,
     continued: Mutex<HashMap<SessionKey, ContinuedRun>>,
 }
 
@@ -200,12 +184,6 @@ struct RunControl {
     steer: mpsc::Receiver<Arc<QueuedMessage>>,
 }
 
-/// A run that ended, with all messages that it answers.
-struct EndedRun {
-    outcome: RunOutcome,
-    members: Vec<ItemId>,
-}
-
 impl Conversations {
     /// Conversations over an inbox. Nothing runs before [`Conversations::serve`] is polled.
     pub fn new(
@@ -222,6 +200,7 @@ impl Conversations {
             replies: None,
             readers: Mutex::default(),
             active: Mutex::default(),
+            changed: Notify::new(),
             continued: Mutex::default(),
         }))
     }
@@ -259,26 +238,19 @@ impl Conversations {
         if let Some(stop) = &continued {
             stop.asked.cancel();
         }
-        let mut aborting = self.0.inbox.stop(key, authority.clone()).await?;
-        let mut active = None;
-        for _ in 0..BEGINS {
-            let Some(turn) = &aborting else { break };
-            active =
-                lock(&self.0.active).get(key).filter(|run| run.turn == *turn).map(|run| run.stop.clone());
-            if active.is_some() {
-                break;
-            }
+        let active = match self.0.inbox.stop(key, authority.clone()).await? {
             // It may be about to begin.
-            tokio::time::sleep(BEGIN_PAUSE).await;
-            aborting = self.0.inbox.aborting(key).await.filter(|now| now == turn);
-        }
+            Some(turn) => tokio::time::timeout(BEGIN, self.0.begun(key, &turn)).await.unwrap_or_default(),
+            None => None,
+        };
         if let Some(stop) = &active {
             stop.asked.cancel();
         }
         for stop in [continued, active].into_iter().flatten() {
             stop.stored.cancelled().await;
         }
-        self.0.stop_owed(key, &authority).await
+        self.0.stop_owed(key, &authority).await;
+        Ok(())
     }
 
     /// Runs that a process before this one began and [`Conversations::serve`] continues, by message: to be called before that.
@@ -405,6 +377,7 @@ impl Conversations {
         let active =
             ActiveRun { turn: turn.id.clone(), group: turn.group.clone(), stop: stop.clone(), steer: sender };
         lock(&self.0.active).insert(key.clone(), active);
+        self.0.changed.notify_waiters();
         let control = RunControl { stop: stop.clone(), steer };
         let task = LaneTask { timeout: self.0.timeout, ..lane_of(&key) };
         let lanes = self.0.lanes.clone();
@@ -530,7 +503,7 @@ impl Inner {
                 if let Some(replies) = &self.replies {
                     replies.finish(key, &turn.id).await.map_err(|error| error.to_string())?;
                 }
-                let outcome = RunOutcome::unseen(session.view().session, stop::blocked(why));
+                let outcome = RunOutcome::blocked(session.view().session, why);
                 return Ok(EndedRun { outcome, members: turn.members.clone() });
             }
             Err(why) => {
@@ -748,6 +721,7 @@ impl Inner {
                 ended => break ended.unwrap_or_default(),
             }
         };
+        self.changed.notify_waiters();
         for effect in effects {
             if let QueueEffect::Dropped(id, why) = effect {
                 self.say_dropped(&id, why);
@@ -792,6 +766,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 mod follow;
+mod outcome;
 mod stop;
 #[cfg(test)]
 mod tests;

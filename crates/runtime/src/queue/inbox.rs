@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quipu::store::{Commit, Durability, Graph, InboxItem, MESSAGE_INBOX, Op, RefName, StoreError};
+use quipu::store::{Durability, Graph, InboxItem, MESSAGE_INBOX, RefName, StoreError};
 use quipu::{Sealer, seal_content, with_lease};
 use quipu_protocol::{ItemId, Json, SessionId, UnixMs, UserInput};
 use tokio::sync::{Notify, mpsc};
@@ -16,6 +16,7 @@ use super::{
     Authority, QueueEffect, QueueInput, QueuePolicy, QueueRefusal, QueueRow, QueueTurn, QueuedMessage, Route,
     SessionQueue,
 };
+use crate::inbox_rows::{RowChange, change_rows, change_rows_that_are_there};
 use crate::keys::SessionKey;
 
 /// Bytes of a message at most, as it is stored: 16 MiB.
@@ -356,27 +357,19 @@ impl Inner {
         let mut next = queue.clone();
         let effects = next.on(input, self.now());
         let (before, after) = (queue.rows(), next.rows());
-        let mut ops = changes(&key, &before, &after);
+        let mut changes = changes(&key, &before, &after);
         if taker == RowTaker::Session {
-            ops.retain(|op| !matches!(op, Op::InboxTake { .. }));
+            changes.retain(|change| change.take.is_none());
         }
-        if !ops.is_empty() {
-            let durability = if accepts { Durability::Power } else { Durability::Process };
-            let commit = |ops| self.store.commit(Commit { ops, durability, ..Commit::default() });
-            let mut stored = commit(ops.clone()).await;
-            if let (Err(StoreError::Missing { .. }), true) = (&stored, ends) {
-                // A session took a row with a commit of its own, and was broken off before it said so.
-                let there = self.store.pending(&holder()).await?.inbox;
-                let is_there = |op: &Op| match op {
-                    Op::InboxTake { item, .. } => there.iter().any(|row| row.id == *item),
-                    _ => true,
-                };
-                stored = commit(ops.into_iter().filter(is_there).collect()).await;
-            }
-            if let Err(error) = stored {
-                self.set_due(key, queue.due().map(|_| self.now().saturating_add(STORE_RETRY)));
-                return Err(error.into());
-            }
+        let durability = if accepts { Durability::Power } else { Durability::Process };
+        let stored = match ends {
+            // A session took a row with a commit of its own, and was broken off before it said so.
+            true => change_rows_that_are_there(&*self.store, &holder(), changes, durability).await,
+            false => change_rows(&*self.store, &holder(), &changes, durability).await,
+        };
+        if let Err(error) = stored {
+            self.set_due(key, queue.due().map(|_| self.now().saturating_add(STORE_RETRY)));
+            return Err(error.into());
         }
         self.rows.fetch_add(after.len(), Ordering::Relaxed);
         self.rows.fetch_sub(before.len(), Ordering::Relaxed);
@@ -424,17 +417,14 @@ fn holder() -> SessionId {
 }
 
 /// What a commit has to do so that these rows become those. A row of one id never changes.
-fn changes(key: &SessionKey, before: &[QueueRow], after: &[QueueRow]) -> Vec<Op> {
+fn changes(key: &SessionKey, before: &[QueueRow], after: &[QueueRow]) -> Vec<RowChange> {
     let is_in = |rows: &[QueueRow], row: &QueueRow| rows.iter().any(|one| one.id() == row.id());
     let gone = before.iter().filter(|row| !is_in(after, row));
-    let gone = gone.map(|row| Op::InboxTake { session: holder(), item: row.id().clone() });
+    let gone = gone.map(|row| RowChange::take(row.id().clone()));
     let come = after.iter().filter(|row| !is_in(before, row)).map(|row| {
         // Plain data always has a JSON form.
         let input = Json::of(row).unwrap_or_default();
-        Op::InboxPut {
-            session: holder(),
-            item: InboxItem { id: row.id().clone(), queue: key.to_string(), input },
-        }
+        RowChange::put(InboxItem { id: row.id().clone(), queue: key.to_string(), input })
     });
     gone.chain(come).collect()
 }

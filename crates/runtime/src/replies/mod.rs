@@ -17,11 +17,12 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use quipu::View;
 use quipu::protocol::{ItemId, Json};
-use quipu::store::{Graph, Op, REPLY_OUTBOX, StoreError};
+use quipu::store::{Graph, REPLY_OUTBOX, StoreError};
 use quipu_outbound::{MessageSink, Offer, Outbox, PartState, ReplyKey, SinkError, StreamOptions};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::inbox_rows::RowChange;
 use crate::keys::SessionKey;
 use crate::queue::{QueueTurn, Route};
 pub(crate) use flow::ReplyFlow;
@@ -334,25 +335,12 @@ impl Replies {
         &self,
         key: &SessionKey,
         owed: OwedReply,
-        changes: Vec<Vec<Op>>,
+        mut changes: Vec<RowChange>,
     ) -> Result<(), StoreError> {
         let before = self.owed(key).map(|before| ReplyRow::Owed(Box::new(before)).take());
         let put = ReplyRow::Owed(Box::new(owed.clone())).put(&key.to_string());
-        let own: Vec<Op> = before.into_iter().chain([put.clone()]).collect();
-        match self.commit(own.iter().chain(changes.iter().flatten()).cloned().collect()).await {
-            Ok(()) => {}
-            // A task was ended between a commit and what it remembers of it.
-            Err(StoreError::Missing { .. }) => {
-                for change in changes {
-                    self.commit_if_there(change).await?;
-                }
-                match self.commit(own).await {
-                    Err(StoreError::Missing { .. }) => self.commit(vec![put]).await?,
-                    stored => stored?,
-                }
-            }
-            Err(error) => return Err(error),
-        }
+        changes.push(RowChange { is_needed: true, take: before.and_then(|before| before.take), ..put });
+        self.change(changes).await?;
         lock(&self.0.owed).insert(key.clone(), owed);
         Ok(())
     }

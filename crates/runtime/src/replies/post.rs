@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use quipu::protocol::{CallId, RunId, ToolCall};
-use quipu::store::{Commit, Durability, StoreError};
+use quipu::store::{Durability, REPLY_OUTBOX, StoreError};
 use quipu_outbound::{
     Block, DrainPoint, Outbox, ReplyKey, ReplyStream, StreamInput, StreamOptions, StreamOutput,
 };
@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::rows::{OwedReply, ReplyRow, SentCall, StoredReply};
 use super::{PostOutcome, REPLY_LIMIT, Replies, ReplyRoute, SentMessage, lock};
+use crate::inbox_rows::change_rows;
 use crate::keys::SessionKey;
 use crate::queue::Route;
 
@@ -209,10 +210,10 @@ impl Replies {
         }
         let number = self.0.number.fetch_add(1, Ordering::Relaxed) + 1;
         let stored = StoredReply { number, route: route.clone(), delivery };
-        let ops = vec![ReplyRow::Reply(Box::new(stored.clone())).put(&conversation.to_string())];
+        let changes = vec![ReplyRow::Reply(Box::new(stored.clone())).put(&conversation.to_string())];
         match owed {
-            Some(owed) => self.put_owed(conversation, owed, vec![ops]).await?,
-            None => self.0.store.commit(Commit { ops, durability, ..Commit::default() }).await?,
+            Some(owed) => self.put_owed(conversation, owed, changes).await?,
+            None => change_rows(&*self.0.store, &REPLY_OUTBOX.into(), &changes, durability).await?,
         }
         self.add(conversation, route, vec![stored]);
         Ok(parts)

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use quipu::protocol::{Event, ItemId, Message, NodeId};
-use quipu::store::{Commit, Durability, Op, StoreError};
+use quipu::store::{Durability, REPLY_OUTBOX, StoreError};
 use quipu_outbound::{Delivery, Outbox, Progress, ReplyKey, StreamOutput};
 use tokio::time::Instant;
 
@@ -11,6 +11,7 @@ use super::flow::{FlowWorld, ReplyFlow};
 use super::rows::{OwedReply, ReplyRow, StoredReply};
 use super::said::SaidMessages;
 use super::{Replies, StripedGuard, lock};
+use crate::inbox_rows::{RowChange, change_rows_that_are_there};
 use crate::keys::SessionKey;
 use crate::queue::Route;
 
@@ -137,17 +138,19 @@ impl Replies {
             };
             let reply = StoredReply { number, route: route.clone(), delivery: delivery.clone() };
             let row = ReplyRow::Reply(Box::new(reply.clone()));
-            let take = there.is_some().then(|| row.take());
-            let put = (!delivery.is_settled()).then(|| row.put(&key.to_string()));
-            changes.push(take.into_iter().chain(put).collect::<Vec<_>>());
+            let queue = key.to_string();
+            changes.push(match (&there, delivery.is_settled()) {
+                (Some(_), true) => row.take(),
+                (Some(_), false) => row.replace(&queue),
+                (None, _) => row.put(&queue),
+            });
             if there.is_none() {
                 new.push(reply);
             }
         }
         match owed {
             Some(owed) => self.put_owed(key, owed, changes).await?,
-            None if changes.is_empty() => {}
-            None => self.commit(changes.into_iter().flatten().collect()).await?,
+            None => self.change(changes).await?,
         }
         // Acknowledgements may have come meanwhile: what is there grows, and is not replaced.
         if let Some(one) = lock(&self.0.outboxes).get_mut(route) {
@@ -177,21 +180,12 @@ impl Replies {
             reply.delivery.closed = true;
             let (queue, is_settled) = (self.queue_of(&owed.route, key), reply.delivery.is_settled());
             let row = ReplyRow::Reply(Box::new(reply));
-            changes.push([Some(row.take()), (!is_settled).then(|| row.put(&queue))]);
+            changes.push(if is_settled { row.take() } else { row.replace(&queue) });
             delivered.extend(is_settled.then_some(key));
         }
         let route = owed.route.clone();
-        changes.push([Some(ReplyRow::Owed(Box::new(owed)).take()), None]);
-        match self.commit(changes.iter().flatten().flatten().cloned().collect()).await {
-            Ok(()) => {}
-            // A task was ended between a commit and what it remembers of it.
-            Err(StoreError::Missing { .. }) => {
-                for change in changes {
-                    self.commit_if_there(change.into_iter().flatten().collect()).await?;
-                }
-            }
-            Err(error) => return Err(error),
-        }
+        changes.push(ReplyRow::Owed(Box::new(owed)).take());
+        self.change(changes).await?;
         if let Some(one) = lock(&self.0.outboxes).get_mut(&route) {
             begun.iter().for_each(|key| one.outbox.close(key));
         }
@@ -245,9 +239,7 @@ impl Replies {
         let settled = reply.delivery.settled;
         let (queue, is_settled) = (self.queue_of(route, key), reply.delivery.is_settled());
         let row = ReplyRow::Reply(Box::new(reply));
-        let mut ops = vec![row.take()];
-        ops.extend((!is_settled).then(|| row.put(&queue)));
-        self.commit_if_there(ops).await?;
+        self.change(vec![if is_settled { row.take() } else { row.replace(&queue) }]).await?;
         if let Some(one) = lock(&self.0.outboxes).get_mut(route) {
             one.outbox.settle(key, settled);
         }
@@ -258,16 +250,10 @@ impl Replies {
         Ok(())
     }
 
-    /// Stores a change of a row; one that has left the store stays away.
-    pub(super) async fn commit_if_there(&self, ops: Vec<Op>) -> Result<(), StoreError> {
-        match self.commit(ops).await {
-            Ok(()) | Err(StoreError::Missing { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    pub(super) async fn commit(&self, ops: Vec<Op>) -> Result<(), StoreError> {
-        self.0.store.commit(Commit { ops, durability: Durability::Process, ..Commit::default() }).await
+    /// Stores changes of rows; what has left the store stays away.
+    pub(super) async fn change(&self, changes: Vec<RowChange>) -> Result<(), StoreError> {
+        let inbox = REPLY_OUTBOX.into();
+        change_rows_that_are_there(&*self.0.store, &inbox, changes, Durability::Process).await
     }
 
     /// A reply as it is to be stored now.

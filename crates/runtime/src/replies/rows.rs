@@ -1,10 +1,11 @@
 //! What the store keeps of replies.
 
 use quipu::protocol::{CallId, ItemId, Json, NodeId, SessionId};
-use quipu::store::{InboxItem, Op, REPLY_OUTBOX};
+use quipu::store::InboxItem;
 use quipu_outbound::Delivery;
 use serde::{Deserialize, Serialize};
 
+use crate::inbox_rows::RowChange;
 use crate::keys::SessionKey;
 use crate::queue::{Authority, MessageGroup, Route};
 
@@ -112,15 +113,25 @@ impl ReplyRow {
         }
     }
 
-    pub(super) fn put(&self, queue: &str) -> Op {
+    fn item(&self, queue: &str) -> InboxItem {
         // Plain data always has a JSON form.
         let input = Json::of(self).unwrap_or_default();
-        let item = InboxItem { id: self.id(), queue: queue.to_owned(), input };
-        Op::InboxPut { session: REPLY_OUTBOX.into(), item }
+        InboxItem { id: self.id(), queue: queue.to_owned(), input }
     }
 
-    pub(super) fn take(&self) -> Op {
-        Op::InboxTake { session: REPLY_OUTBOX.into(), item: self.id() }
+    /// It comes.
+    pub(super) fn put(&self, queue: &str) -> RowChange {
+        RowChange::put(self.item(queue))
+    }
+
+    /// It leaves.
+    pub(super) fn take(&self) -> RowChange {
+        RowChange::take(self.id())
+    }
+
+    /// It replaces what is there under its id, and stays away where nothing is.
+    pub(super) fn replace(&self, queue: &str) -> RowChange {
+        RowChange { put: Some(self.item(queue)), ..self.take() }
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use quipu::protocol::Message;
+use quipu::protocol::{Message, Outcome};
 use quipu::store::Upkeep as _;
 use quipu_host::{Home, OpenRequest};
 use quipu_outbound::{Acknowledgement, BreakPreference, ChunkOptions, SinkFuture, StreamOutput};
@@ -16,7 +16,7 @@ use super::*;
 use crate::host_sessions::{HostSessionLimits, HostSessions};
 use crate::lanes::{LaneSettings, Lanes};
 use crate::queue::{BusyMode, DropRule, InboxError, MessageInbox, QueuePolicy};
-use crate::run::{Acceptance, Conversations, RunRequest};
+use crate::run::{Acceptance, Conversations, RunEvent, RunRequest};
 use crate::testing::{self, World, gated, request, says};
 
 /// Each paragraph is a chunk.
@@ -215,6 +215,39 @@ async fn run_of_an_ended_process_is_continued_and_answered() {
     let second = replies(&world, &chat).await;
     let kept = second.clone();
     world.serve_replies(&second, |_| async move { kept.idle().await }).await;
+    assert_eq!(chat.texts(), ["the answer"]);
+    assert_eq!(rows(&world).await, 0);
+}
+
+#[tokio::test]
+async fn run_that_could_not_be_continued_is_tried_again() {
+    let gate = Gate::new();
+    let world = World::new([gated(&gate, "never"), says("the answer")]);
+    let chat = Chat::new([]);
+    let first = replies(&world, &chat).await;
+    let reached = gate.clone();
+    world
+        .serve_replies(&first, |conversations| async move {
+            let message = request("agent:main:main", "hello", BusyMode::Followup);
+            drop(conversations.start(message).await.unwrap());
+            reached.reached().await;
+        })
+        .await;
+    let second = replies(&world, &chat).await;
+    let of = second.clone();
+    let with_replies = move |all: Conversations| all.with_replies(of);
+    world
+        .serve_with(None, 1, with_replies, |conversations, _| async move {
+            let (_, mut run) = conversations.continued().pop().unwrap();
+            let Some(RunEvent::Failing(why)) = run.next().await else { panic!("it began at once") };
+            assert_eq!(why, "the session is not there today");
+            tokio::time::pause();
+            tokio::time::advance(Duration::from_secs(10)).await;
+            tokio::time::resume();
+            assert_eq!(run.outcome().await.unwrap().outcome, Outcome::Done);
+            second.idle().await;
+        })
+        .await;
     assert_eq!(chat.texts(), ["the answer"]);
     assert_eq!(rows(&world).await, 0);
 }

@@ -1,12 +1,12 @@
 //! How runs are stopped, and which runs of an earlier process are continued.
 
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use quipu::protocol::{ItemId, ModelError, ModelErrorKind, Outcome, SessionId, Usage};
+use quipu::protocol::{ItemId, Outcome};
 use tokio_util::sync::CancellationToken;
 
-use super::{Inner, RunError, RunOutcome, STORE_RETRY, lock};
+use super::{Inner, RunOutcome, STORE_RETRY, lock};
 use crate::keys::SessionKey;
 use crate::queue::{Authority, MessageGroup};
 use crate::replies::OwedReply;
@@ -81,43 +81,29 @@ impl Inner {
     }
 
     /// Gives up what is owed to somebody who stops it, where nothing runs that would say it.
-    pub(super) async fn stop_owed(&self, key: &SessionKey, authority: &Authority) -> Result<(), RunError> {
+    pub(super) async fn stop_owed(&self, key: &SessionKey, authority: &Authority) {
         let owed = self.replies.as_ref().and_then(|replies| replies.owed(key));
         let Some(owed) = owed.filter(|owed| authority.may_stop(&owed.group().authority)) else {
-            return Ok(());
+            return;
         };
         let is_active = lock(&self.active).get(key).is_some_and(|run| run.turn == owed.turn);
         if !is_active && !lock(&self.continued).contains_key(key) {
             self.give_up(key, &owed.turn).await;
         }
-        Ok(())
     }
-}
 
-impl RunOutcome {
-    /// That of a run of which only this is known.
-    pub(super) fn unseen(session: SessionId, outcome: Outcome) -> Self {
-        Self {
-            session,
-            outcome,
-            text: String::new(),
-            usage: Usage::default(),
-            last_usage: None,
-            duration: Duration::ZERO,
-            timed_out: false,
+    /// How a turn is stopped that is being aborted, once it has begun; `None` where it ends.
+    pub(super) async fn begun(&self, key: &SessionKey, turn: &ItemId) -> Option<RunStop> {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Some(run) = lock(&self.active).get(key).filter(|run| run.turn == *turn) {
+                return Some(run.stop.clone());
+            }
+            if self.inbox.aborting(key).await.as_ref() != Some(turn) {
+                return None;
+            }
+            changed.await;
         }
     }
-}
-
-/// How the run of a message ends that a hook blocked.
-pub(super) fn blocked(why: String) -> Outcome {
-    let (kind, levels) = (ModelErrorKind::InvalidRequest, Vec::new());
-    Outcome::Failed(ModelError {
-        kind,
-        message: why,
-        status: None,
-        request_id: None,
-        retry_after: None,
-        levels,
-    })
 }

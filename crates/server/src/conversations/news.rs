@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{ItemId, Limit, Outcome};
+use quipu_protocol::{ItemId, Outcome};
 use quipu_runtime::{Run, RunEvent, SessionKey};
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ pub(crate) async fn follow(mailboxes: Mailboxes, conversation: SessionKey, mut r
                     _ if outcome.timed_out => ("timedOut", None),
                     Outcome::Done => ("done", None),
                     Outcome::Aborted => ("aborted", None),
-                    Outcome::Limit(limit) => ("limit", Some(limit_reached(limit))),
+                    Outcome::Limit(limit) => ("limit", Some(limit.to_string())),
                     Outcome::Failed(error) => ("failed", Some(error.message.clone())),
                     Outcome::StoreFailed(why) => ("storeFailed", Some(why.clone())),
                 };
@@ -42,31 +42,5 @@ pub(crate) async fn follow(mailboxes: Mailboxes, conversation: SessionKey, mut r
             }
             RunEvent::Started { .. } | RunEvent::Session(_) => {}
         }
-    }
-}
-
-/// Which limit ended a run.
-fn limit_reached(limit: &Limit) -> String {
-    match limit {
-        Limit::Account(limit) => limit.to_string(),
-        Limit::Daily { spent, budget } => {
-            format!(
-                "${spent:.2} of the daily budget of ${budget:.2} are spent (`budget.daily` in the settings)"
-            )
-        }
-        Limit::Cost(dollars) => format!("the run used ${dollars:.2}, which is its limit"),
-        Limit::Turns(turns) => format!("the run had {turns} turns, which is its limit"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limits_are_said_with_their_setting() {
-        let daily = limit_reached(&Limit::Daily { spent: 2.0, budget: 2.0 });
-        assert!(daily.contains("$2.00") && daily.contains("`budget.daily`"), "{daily}");
-        assert!(limit_reached(&Limit::Turns(7)).contains("7 turns"));
     }
 }

@@ -47,6 +47,18 @@ enum ServiceState {
     Stopped,
 }
 
+impl ServiceState {
+    /// What takes messages; `None` where that is about to begin.
+    fn handle(&self) -> Result<Option<ServiceHandle>, ApiError> {
+        match self {
+            Self::Running(handle) => Ok(Some(handle.clone())),
+            Self::Starting => Ok(None),
+            Self::Failed(why) => Err(why.answer()),
+            Self::Stopped => Err(closing()),
+        }
+    }
+}
+
 #[derive(Clone)]
 struct ServiceHandle {
     conversations: Conversations,
@@ -106,20 +118,12 @@ impl ConversationService {
         let Ok(Ok(state)) = tokio::time::timeout(self.patience, begun).await else {
             return unavailable("starting", "the store takes long to open; try again".to_owned());
         };
-        match &*state {
-            ServiceState::Running(handle) => Ok(handle.clone()),
-            ServiceState::Starting | ServiceState::Stopped => Err(closing()),
-            ServiceState::Failed(why) => Err(why.answer()),
-        }
+        state.handle()?.ok_or_else(closing)
     }
 
     /// Whether this server has the conversations, or may be about to.
     pub(crate) fn is_able(&self) -> Result<(), ApiError> {
-        match &*self.state.borrow() {
-            ServiceState::Failed(why) => Err(why.answer()),
-            ServiceState::Stopped => Err(closing()),
-            ServiceState::Starting | ServiceState::Running(_) => Ok(()),
-        }
+        self.state.borrow().handle().map(drop)
     }
 
     /// Which session a conversation has, also where another process runs the messages.

@@ -1,5 +1,7 @@
 //! What becomes of a run that its server did not end: the next server continues it, unless people went on themselves or stopped it.
 
+use std::path::PathBuf;
+
 use quipu_testkit::Gate;
 
 use super::conversations::*;
@@ -20,17 +22,99 @@ fn works(text: &str) -> Reply {
     Answer::new().text(text).tool_call("c1", "write", &arguments.to_string()).reply()
 }
 
+/// Asks something whose first answer is taken, and kills the server at its second; the id of the message.
+fn killed_behind(world: &World, first: &str, second: &Gate) -> String {
+    let server = Server::start(world);
+    let id = asks(&server, "Go.");
+    assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), first);
+    reached(second);
+    drop(server);
+    second.open();
+    id
+}
+
+/// A hook that holds up prompts that say so.
+struct HoldingHook {
+    held: PathBuf,
+    released: PathBuf,
+}
+
+impl HoldingHook {
+    const WORDS: &str = "Hold this.";
+
+    /// With a world that has it.
+    fn of(script: impl IntoIterator<Item = Reply>) -> (Self, World) {
+        let world = world(script);
+        let pipe = |name: &str| {
+            let path = world.path(name);
+            nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+            path
+        };
+        let hook = Self { held: pipe("held"), released: pipe("released") };
+        let (held, released) = (hook.held.display(), hook.released.display());
+        let command =
+            format!("if grep -q '{}'; then echo >'{held}'; cat '{released}'; fi; exit 0", Self::WORDS);
+        let command = json!({ "type": "command", "command": command, "timeout": 600 });
+        let hooks = json!({ "UserPromptSubmit": [{ "hooks": [command] }] });
+        let settings = json!({
+            "retry": { "baseDelayMs": 1 }, "defaultProvider": "testing", "defaultModel": MODEL, "hooks": hooks
+        });
+        std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
+        (hook, world)
+    }
+
+    /// Waits until it holds a prompt up.
+    fn holds(&self) {
+        std::fs::read(&self.held).unwrap();
+    }
+
+    fn releases(&self) {
+        std::fs::write(&self.released, "").unwrap();
+    }
+}
+
+#[test]
+fn message_that_a_hook_held_is_aborted_with_the_stopped_run() {
+    let (gate, never) = (Gate::new(), Gate::new());
+    let (hook, world) = HoldingHook::of([gated(&gate, "Never."), gated(&never, "Never.")]);
+    let server = Server::start(&world);
+    asks(&server, "Go.");
+    reached(&gate);
+    let steered = json!({ "text": HoldingHook::WORDS, "queue": { "mode": "steer", "debounceMs": 0 } });
+    queued(&server, MAIN, &steered);
+    hook.holds();
+    let aborted = || server.metric(r#"quipu_runs_total{outcome="aborted"}"#);
+    let stopped = server.send("POST", &format!("/v1/conversations/{MAIN}/stop"), &[], "{}");
+    // The run is over; the message begins another one, which nobody wants any more.
+    while aborted() != Some(1.0) {}
+    hook.releases();
+    assert_eq!(answer_of(stopped).status, 204);
+    assert_eq!(aborted(), Some(2.0));
+    server.ends(Signal::SIGTERM, 0);
+}
+
+#[test]
+fn hook_that_does_not_end_does_not_hold_up_the_end_of_the_server() {
+    let (hook, world) = HoldingHook::of([says("Held.")]);
+    let server = Server::start(&world);
+    asks(&server, HoldingHook::WORDS);
+    hook.holds();
+    server.ends(Signal::SIGTERM, 0);
+    // The message waits for the next server.
+    let server = Server::start(&world);
+    std::thread::scope(|scope| {
+        scope.spawn(|| (hook.holds(), hook.releases()));
+        assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), "Held.");
+    });
+    server.ends(Signal::SIGTERM, 0);
+}
+
 #[test]
 fn continued_run_says_when_it_begins_and_ends() {
     let (never, gate) = (Gate::new(), Gate::new());
     let world = world([works("One."), gated(&never, "Never."), gated(&gate, "Two."), says("Three.")]);
     world.unchecked();
-    let server = Server::start(&world);
-    let id = asks(&server, "Go.");
-    assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), "One.");
-    reached(&never);
-    drop(server);
-    never.open();
+    let id = killed_behind(&world, "One.", &never);
     let server = Server::start(&world);
     let mut reader = Reader::of(&server, MAIN);
     reached(&gate);
@@ -78,12 +162,7 @@ fn answers_to_people_are_not_sent_to_the_chat() {
     let gate = Gate::new();
     let world = world([works("One."), gated(&gate, "Never."), says("Private."), says("For all.")]);
     world.unchecked();
-    let server = Server::start(&world);
-    asks(&server, "Go.");
-    assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), "One.");
-    reached(&gate);
-    drop(server);
-    gate.open();
+    killed_behind(&world, "One.", &gate);
     let private = world.run(&["-p", "--session", &session(&world), "Between us"]).ok();
     assert_eq!(private.text().trim(), "Private.");
     let server = Server::start(&world);

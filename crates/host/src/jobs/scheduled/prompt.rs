@@ -132,19 +132,12 @@ async fn ask<F: Future<Output = Result<(), JobError>>>(
         Some(Outcome::Done) => {
             Ok(WorkEnd { state: JobRunState::Done, session: Some(id.clone()), cost: 0.0, text })
         }
-        Some(Outcome::Limit(Limit::Turns(turns))) => limit(format!("The job stopped after {turns} turns.")),
         Some(Outcome::Limit(Limit::Cost(_))) if !work.may_spend() => {
             let error =
                 JobError::new("the job has no budget, and a call was not free; give the job a budget");
             Err(WorkFailure { error, cost: 0.0, is_final: true })
         }
-        Some(Outcome::Limit(Limit::Cost(dollars))) => {
-            limit(format!("The job stopped at its budget of ${dollars}."))
-        }
-        Some(Outcome::Limit(Limit::Daily { budget, .. })) => {
-            limit(format!("The job stopped at the daily budget of ${budget}."))
-        }
-        Some(Outcome::Limit(Limit::Account(of))) => limit(format!("The job stopped: {of}.")),
+        Some(Outcome::Limit(reached)) => limit(format!("The job stopped: {reached}.")),
         Some(Outcome::Failed(error)) => {
             let is_final = is_final(error.kind);
             Err(WorkFailure { error: JobError::new(error), cost: 0.0, is_final })

@@ -3,7 +3,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use quipu::store::{Action, ActionQuery, OpenOptions, Report, SqliteStore, Upkeep as _};
+use quipu::store::{Action, ActionQuery, Commit, Op, OpenOptions, Report, SqliteStore, Upkeep as _};
 use quipu_testkit::accepted_until_killed;
 
 use super::super::{BusyMode, DropRule, QueueOverride, QueueSettings};

@@ -1,4 +1,4 @@
-//! Budgets of single agents and jobs for a day.
+//! Limits that the user set: of a run, of a day, of an agent or a job.
 
 use std::fmt;
 
@@ -6,6 +6,25 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::UnixMs;
+
+/// A limit that the user set.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Limit {
+    /// Largest number of turns that one run may have.
+    Turns(u32),
+    /// US dollars of one run.
+    Cost(f64),
+    /// US dollars of one calendar day, over all sessions of the store.
+    Daily {
+        /// US dollars spent today.
+        spent: f64,
+        /// US dollars that may be spent in one day.
+        budget: f64,
+    },
+    /// What an agent or a job may use in one calendar day.
+    Account(AccountLimit),
+}
 
 /// Whose budget it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -72,6 +91,25 @@ fn dollars(amount: f64) -> String {
     if amount > 0.0 && amount < 0.1 { format!("${amount:.4}") } else { format!("${amount:.2}") }
 }
 
+/// In words, where nothing says it in words of its own.
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Turns(turns) => write!(f, "the run had {turns} turns, which is its limit"),
+            Self::Cost(limit) => {
+                write!(f, "the limit of {} for the run leaves too little for the next call", dollars(*limit))
+            }
+            Self::Daily { spent, budget } => write!(
+                f,
+                "the daily budget leaves too little for the next call: {} of {} used today (`budget.daily` in the settings)",
+                dollars(*spent),
+                dollars(*budget)
+            ),
+            Self::Account(limit) => limit.fmt(f),
+        }
+    }
+}
+
 impl fmt::Display for AccountLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { holder, name, unit, spent, budget, resets: _ } = self;
@@ -129,7 +167,18 @@ mod tests {
         let job = AccountLimit { holder: BudgetHolder::Job, unit: BudgetUnit::Tokens, spent: 300.0, ..limit };
         let text = job.to_string();
         assert!(text.contains("of the job `ops`") && text.contains("300 of 2 tokens"), "{text}");
+        assert_eq!(crate::Limit::Account(job.clone()).to_string(), text);
         let read: AccountLimit = serde_json::from_str(&serde_json::to_string(&job).unwrap()).unwrap();
         assert_eq!(read, job);
+    }
+
+    #[test]
+    fn limits_of_runs_and_days_have_words_too() {
+        let text = |limit: Limit| limit.to_string();
+        assert_eq!(text(Limit::Turns(7)), "the run had 7 turns, which is its limit");
+        let cost = text(Limit::Cost(0.05));
+        assert_eq!(cost, "the limit of $0.0500 for the run leaves too little for the next call");
+        let daily = text(Limit::Daily { spent: 1.5, budget: 2.0 });
+        assert!(daily.contains("$1.50 of $2.00") && daily.contains("`budget.daily`"), "{daily}");
     }
 }
