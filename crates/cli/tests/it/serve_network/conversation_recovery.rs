@@ -94,7 +94,7 @@ fn message_that_a_hook_held_is_aborted_with_the_stopped_run() {
 }
 
 #[test]
-fn hook_that_does_not_end_does_not_hold_up_the_end_of_the_server() {
+fn server_ends_in_time_although_a_hook_does_not() {
     let (hook, world) = HoldingHook::of([says("Held.")]);
     let server = Server::start(&world);
     asks(&server, HoldingHook::WORDS);
