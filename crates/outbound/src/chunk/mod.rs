@@ -11,6 +11,9 @@ use unicode_segmentation::GraphemeCursor;
 use fences::{FenceScanner, Span, SpanKind};
 use window::{Window, begins_fence};
 
+/// Characters by which a cut is moved at most so that no marker begins a message.
+const NUDGES: usize = 32;
+
 /// The length of a text as chats count it: UTF-16 code units. A text is never longer in characters than in these units.
 pub fn units(text: &str) -> usize {
     text.chars().map(char::len_utf16).sum()
@@ -132,6 +135,8 @@ pub struct Chunker {
     skip: Skip,
     /// Blanks up to here are already known to be left out, or to be followed by a line that is not.
     skipped: usize,
+    /// What follows the blanks begins a message within a line of the text: it is read as the start of a line.
+    begins_line: bool,
     reopen: Option<String>,
     work: u64,
 }
@@ -149,6 +154,7 @@ impl Chunker {
             window: Window::new(0, options.min),
             skip: Skip::Nothing,
             skipped: 0,
+            begins_line: false,
             reopen: None,
             work: 0,
         }
@@ -284,19 +290,25 @@ impl Chunker {
 
     fn preferred(&self) -> Option<CutPoint> {
         let window = &self.window;
+        let sentence = window.sentence.filter(|at| self.may_begin(*at));
         match self.options.preference {
             BreakPreference::Paragraph => window
                 .paragraph
                 .or(window.newline)
                 .map(CutPoint::at_newline)
-                .or_else(|| window.sentence.map(CutPoint::after_word)),
+                .or_else(|| sentence.map(CutPoint::after_word)),
             BreakPreference::Newline => window.newline.map(CutPoint::at_newline),
-            BreakPreference::Sentence => window.sentence.map(CutPoint::after_word),
+            BreakPreference::Sentence => sentence.map(CutPoint::after_word),
         }
     }
 
+    /// Whether what follows this place reads in a message of its own as it does in the text, as far as it is there.
+    fn may_begin(&self, at: usize) -> bool {
+        !begins_fence(self.slice(at, self.end()))
+    }
+
     fn between_words(&self) -> Option<CutPoint> {
-        let at = self.window.space.filter(|at| {
+        let at = self.window.space.filter(|at| self.may_begin(*at)).filter(|at| {
             // A mark that combines with the blank would be left without it.
             let text = self.slice(*at, self.end());
             text.chars()
@@ -316,9 +328,19 @@ impl Chunker {
                 Some(at) => CutPoint::at_newline(at),
                 None => match self.fences.opening_fence().filter(|_| self.fences.forbids(limit)) {
                     Some(fence) => self.split_fence(&fence.bare, &fence.bare, None),
-                    None => CutPoint::after_word(self.word_cut(limit)),
+                    None => self.plain_cut(limit),
                 },
             },
+        }
+    }
+
+    /// A cut outside of code, or before the start of a line that reads as an opening line as far as it goes.
+    fn plain_cut(&self, limit: usize) -> CutPoint {
+        let at = self.word_cut(limit);
+        let is_inline = |span: &&Span| matches!(span.kind, SpanKind::Inline(_)) && span.start >= self.start;
+        match self.fences.inside(at).filter(is_inline) {
+            Some(span) => self.fence_cut(span),
+            None => CutPoint::after_word(at),
         }
     }
 
@@ -403,15 +425,22 @@ impl Chunker {
                 at -= self.slice(cut_line, at).trim_start().len() + 1 - opener;
             }
         }
+        if let Some(before) =
+            span.filter(|span| at <= span.opening_end).and_then(|span| self.before_line(span.start))
+        {
+            return CutPoint::at_newline(before);
+        }
         if self.slice(at, self.end()).starts_with('\n') {
             at += 1;
         }
         CutPoint { at, skip: Skip::Nothing, close: Some(bare.to_owned()), reopen: Some(reopen.to_owned()) }
     }
 
-    /// The line that opens a block again: the whole one, or without its language, when it fits with a character and the closing line.
+    /// The line that opens a block again: the whole one, where there is room for more than a few characters, or without its language,
+    /// when it fits with a character and the closing line.
     fn reopening<'a>(&self, bare: &'a str, line: &'a str) -> Option<&'a str> {
-        [line, bare].into_iter().find(|line| units(line) + units(bare) + 4 <= self.options.max)
+        let fits = |line: &str, room: usize| units(line) + units(bare) + room <= self.options.max;
+        if fits(line, 16) { Some(line) } else { fits(bare, 4).then_some(bare) }
     }
 
     /// The last place up to `limit` that cuts no grapheme and puts no marker of a fence at the start of a line; else `limit`.
@@ -427,7 +456,7 @@ impl Chunker {
             };
         }
         let mut nudged = cut;
-        for _ in 0..8 {
+        for _ in 0..NUDGES {
             let at_line_start = text[..nudged].ends_with('\n');
             if nudged == 0 || at_line_start || !begins_fence(&text[nudged..]) {
                 return self.start + if nudged == 0 { cut } else { nudged };
@@ -463,11 +492,16 @@ impl Chunker {
             line
         });
         let end = self.end();
-        if cut.skip == Skip::Blanks && self.slice(cut.at, end).trim_start().is_empty() {
-            // What follows begins a message, so it is read as the start of a line.
+        // Blanks at the start of a line are no blanks between words: with them, a marker may be none.
+        let skip = match cut.skip {
+            Skip::Blanks if self.slice(self.start, cut.at).ends_with('\n') => Skip::Lines,
+            skip => skip,
+        };
+        self.begins_line = skip == Skip::Blanks && self.slice(cut.at, end).trim_start().is_empty();
+        if self.begins_line {
             self.fences = FenceScanner::new(end);
         }
-        self.skip = cut.skip;
+        self.skip = skip;
         self.skipped = cut.at;
         self.begin_at(cut.at, self.window.min());
         chunk
@@ -505,8 +539,16 @@ impl Chunker {
         self.skip = skip;
         self.skipped = at;
         if start > self.start {
+            if self.begins_line {
+                // Without the blanks.
+                let mut fences = FenceScanner::new(start);
+                fences.push(self.slice(start, end), start);
+                self.work += (end - start) as u64;
+                self.fences = fences;
+            }
             self.begin_at(start, self.window.min());
         }
+        self.begins_line &= skip == Skip::Blanks;
     }
 
     /// The block that was opened again ends before it has any text: it is not opened after all.

@@ -130,6 +130,50 @@ fn check_laws(options: ChunkOptions, text: &str, chunks: &[Chunk]) -> Result<(),
     Ok(())
 }
 
+/// Each chunk closes what it opens; the last may end within a block.
+fn check_fences(options: ChunkOptions, text: &str, chunks: &[Chunk]) -> Result<(), TestCaseError> {
+    check_laws(options, text, chunks)?;
+    // Text that arrived after a cut within a line can begin with a marker: it opens a block in the chat, not in the text.
+    let begins = chunks.iter().any(|chunk| {
+        chunk.text.trim_start().starts_with(['`', '~']) && !text[..chunk.source.start].ends_with('\n')
+    });
+    for (index, chunk) in chunks.iter().enumerate() {
+        let last = index + 1 == chunks.len();
+        prop_assert!(
+            open_fence(&chunk.text).is_none() || (last && (open_fence(text).is_some() || begins)),
+            "open: {chunk:?} of {chunks:#?}"
+        );
+    }
+    Ok(())
+}
+
+/// What chance found once.
+#[test]
+fn found_texts_keep_their_fences() {
+    let (letters, many) = ("x".repeat(40), "word".repeat(22));
+    let mixed = "、\0\n \n     four\n```\n \n\n \n\0~~~sh\n👩\u{200d}👧    four\n- item\n```    four\n\r\n~~~sh\n\n\n";
+    for (text, size, min, max, preference) in [
+        // A marker behind a blank that is left out where a message begins.
+        (format!("  ```\n. {letters}. - item\n```\né`、```\n~~~. two words    four\n````\n        \0\n~~~\n\u{2028}```` info string\n{many}"), 1, 6, 110, BreakPreference::Sentence),
+        // Blanks arrive before the marker.
+        (format!("e\u{301}```\n```\n. é- item\n  ```\n3.14\n{letters}\n\n👩\u{200d}👧```rust\n\n\n.     ```\n{many}``````"), 3, 18, 93, BreakPreference::Sentence),
+        // The opening line stands at the end of the room.
+        (format!("{mixed}  ```\n```\n````\n```\r\n\n```\nword"), 1, 24, 97, BreakPreference::Sentence),
+        // The room behind the opening line is a few characters.
+        (format!("```e\u{301}\0、👩\u{200d}👧{letters}word    four\n    ````\n  ~~~"), 1, 8, 74, BreakPreference::Paragraph),
+        // Code within a line, cut at its closing marks.
+        ("    four\n````\n~~~sh\n```~~~sh\ne\u{301}````\n3.143.14. ~~~sh\n```\n- item\n\n😀\n\n\n````\n    four\n\n \n```e\u{301}~~~. ```` info string\n".to_owned(), 100_000, 56, 97, BreakPreference::Sentence),
+        // Many marks in a line of code.
+        (format!("- item\n. é. . é```` info string\n😀\n```\n~~~sh\n`~~~sh\ntwo words    ```````\n```\n{many}"), 1, 29, 72, BreakPreference::Sentence),
+    ] {
+        let options = ChunkOptions { min, max, preference, flush_on_paragraph: false };
+        for size in [size, 1, 3, 100_000] {
+            let chunks = chunked(options, &pieces(&text, &[size]));
+            check_fences(options, &text, &chunks).unwrap_or_else(|why| panic!("{text:?}, {size}: {why}"));
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -157,17 +201,6 @@ proptest! {
     ) {
         let options = ChunkOptions { min, max: min + 40 + more, preference, flush_on_paragraph: false };
         let chunks = chunked(options, &pieces(&text, &sizes));
-        check_laws(options, &text, &chunks)?;
-        // Text that arrived after a cut within a line can begin with a marker: it opens a block in the chat, not in the text.
-        let begins = chunks.iter().any(|chunk| {
-            chunk.text.trim_start().starts_with(['`', '~']) && !text[..chunk.source.start].ends_with('\n')
-        });
-        for (index, chunk) in chunks.iter().enumerate() {
-            let last = index + 1 == chunks.len();
-            prop_assert!(
-                open_fence(&chunk.text).is_none() || (last && (open_fence(&text).is_some() || begins)),
-                "open: {chunk:?} of {chunks:#?}"
-            );
-        }
+        check_fences(options, &text, &chunks)?;
     }
 }
