@@ -97,11 +97,11 @@ impl fmt::Display for Limit {
         match self {
             Self::Turns(turns) => write!(f, "the run had {turns} turns, which is its limit"),
             Self::Cost(limit) => {
-                write!(f, "the limit of {} for the run leaves too little for the next call", dollars(*limit))
+                write!(f, "the budget of {} for the run leaves too little for the next call", dollars(*limit))
             }
             Self::Daily { spent, budget } => write!(
                 f,
-                "the daily budget leaves too little for the next call: {} of {} used today (`budget.daily` in the settings)",
+                "the daily budget leaves too little for the next call: {} of {} used today (`budget.daily` in the settings, or what was given in its place)",
                 dollars(*spent),
                 dollars(*budget)
             ),
@@ -177,7 +177,7 @@ mod tests {
         let text = |limit: Limit| limit.to_string();
         assert_eq!(text(Limit::Turns(7)), "the run had 7 turns, which is its limit");
         let cost = text(Limit::Cost(0.05));
-        assert_eq!(cost, "the limit of $0.0500 for the run leaves too little for the next call");
+        assert_eq!(cost, "the budget of $0.0500 for the run leaves too little for the next call");
         let daily = text(Limit::Daily { spent: 1.5, budget: 2.0 });
         assert!(daily.contains("$1.50 of $2.00") && daily.contains("`budget.daily`"), "{daily}");
     }

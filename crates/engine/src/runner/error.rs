@@ -30,7 +30,7 @@ pub enum RunnerError {
     NoTool(String),
     /// The request may cost more than its budget, than is left of the run, or than is left of the day. Where an answer broke
     /// off, it is not asked for again.
-    #[error("the call may cost more than is allowed: {0}")]
+    #[error("the call may exceed what is left of {}", limit_name(.0))]
     Budget(Limit),
     /// The deadline passed. What was sent until then is recorded, and paid for.
     #[error("no answer within {} s", after.as_secs_f64())]
@@ -74,6 +74,15 @@ pub enum RunnerError {
         /// What happened, in one line.
         why: String,
     },
+}
+
+fn limit_name(limit: &Limit) -> String {
+    match limit {
+        Limit::Cost(dollars) => format!("its budget of ${dollars}"),
+        Limit::Daily { spent, budget } => format!("today's budget: ${spent:.2} of ${budget} spent"),
+        Limit::Turns(turns) => format!("the {turns} turns of the run"),
+        Limit::Account(limit) => limit.to_string(),
+    }
 }
 
 impl RunnerError {

@@ -102,10 +102,15 @@ impl State {
     }
 
     /// The session answered one of them. What was chosen since then is wanted until it is answered too.
-    pub(crate) fn setting_answered(&mut self) {
+    pub(crate) fn setting_answered(&mut self, choice: &ModelChoice, is_refused: bool) {
         self.opening.unanswered -= 1;
+        let (model, thinking) = &mut self.opening.wanted;
         if self.opening.unanswered == 0 {
-            self.opening.wanted = (None, None);
+            (*model, *thinking) = (None, None);
+        } else if is_refused && choice.chosen {
+            model.take_if(|(provider, id)| (&*provider, &*id) == (&choice.provider, &choice.id));
+        } else if is_refused {
+            thinking.take_if(|level| Some(*level) == choice.thinking);
         }
     }
 
@@ -205,7 +210,7 @@ fn switch(
 mod tests {
     use std::sync::Arc;
 
-    use quipu_protocol::{Ack, Command, Model, Setting, Thinking};
+    use quipu_protocol::{Ack, Command, Model, Refusal, Setting, Thinking};
 
     use super::{CycleDirection, cycle};
     use crate::editor::Editor;
@@ -246,8 +251,12 @@ mod tests {
             state.on(UiEvent::Sent(purpose, Ok(Ack::Handled)), 0);
         }
         assert_eq!(press(&mut state, None).0, ["c"]);
+        // One that is refused at once is wanted no more, whatever is still to be answered.
+        let refused = Refusal::NoSuchModel { why: "it is gone".into() };
+        state.on(UiEvent::Sent(Purpose::Set(choice("c")), Err(refused)), 0);
+        assert_eq!(state.opening.wanted.0, None);
         // Once all is answered, what the session has counts, whoever chose it.
-        for purpose in last.into_iter().chain([Purpose::Set(choice("c"))]) {
+        for purpose in last {
             state.on(UiEvent::Sent(purpose, Ok(Ack::Handled)), 0);
         }
         assert_eq!(press(&mut state, None).0, ["b"]);

@@ -297,7 +297,7 @@ impl State {
                 }
             }
             (Purpose::Set(choice), result) => {
-                self.setting_answered();
+                self.setting_answered(&choice, result.is_err());
                 match result {
                     Ok(_) => Self::keep_choice(choice, effects),
                     Err(refused) => {

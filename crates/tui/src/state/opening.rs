@@ -57,6 +57,7 @@ impl Opening {
         self.held.clear();
         self.pending = None;
         self.settings.clear();
+        self.wanted = (None, None);
     }
 
     /// Begins to open a session.
@@ -91,7 +92,9 @@ impl State {
             Self::keep_choice(choice, effects);
         }
         (self.opening.unready, self.opening.returns) = (false, false);
-        self.opening.wanted = (None, None);
+        if self.opening.settings.is_empty() {
+            self.opening.wanted = (None, None);
+        }
         let view = opened.session.view();
         let stays = self.standing.session.as_ref() == Some(&view.session);
         let same = stays && self.standing.head == view.head;

@@ -1,6 +1,7 @@
 //! What becomes of a run that its server did not end: the next server continues it, unless people went on themselves or stopped it.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use quipu_testkit::Gate;
 
@@ -65,12 +66,24 @@ impl HoldingHook {
 
     /// Waits until it holds a prompt up.
     fn holds(&self) {
-        std::fs::read(&self.held).unwrap();
+        let held = self.held.clone();
+        in_time(move || drop(std::fs::read(held).unwrap()));
     }
 
     fn releases(&self) {
-        std::fs::write(&self.released, "").unwrap();
+        let released = self.released.clone();
+        in_time(move || std::fs::write(released, "").unwrap());
     }
+}
+
+/// Does what could wait for ever.
+fn in_time(work: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        work();
+        done.send(()).ok();
+    });
+    is_done.recv_timeout(LIMIT).expect("the hook is not where it was waited for");
 }
 
 #[test]
@@ -78,18 +91,25 @@ fn message_that_a_hook_held_is_aborted_with_the_stopped_run() {
     let (gate, never) = (Gate::new(), Gate::new());
     let (hook, world) = HoldingHook::of([gated(&gate, "Never."), gated(&never, "Never.")]);
     let server = Server::start(&world);
+    let mut reader = Reader::of(&server, MAIN);
     asks(&server, "Go.");
+    reader.status("started");
     reached(&gate);
     let steered = json!({ "text": HoldingHook::WORDS, "queue": { "mode": "steer", "debounceMs": 0 } });
     queued(&server, MAIN, &steered);
     hook.holds();
-    let aborted = || server.metric(r#"quipu_runs_total{outcome="aborted"}"#);
+    let are_aborted = |runs: f64| {
+        let until = Instant::now() + LIMIT;
+        while server.metric(r#"quipu_runs_total{outcome="aborted"}"#) != Some(runs) {
+            assert!(Instant::now() < until, "{runs} aborted runs");
+        }
+    };
     let stopped = server.send("POST", &format!("/v1/conversations/{MAIN}/stop"), &[], "{}");
     // The run is over; the message begins another one, which nobody wants any more.
-    while aborted() != Some(1.0) {}
+    are_aborted(1.0);
     hook.releases();
     assert_eq!(answer_of(stopped).status, 204);
-    assert_eq!(aborted(), Some(2.0));
+    are_aborted(2.0);
     server.ends(Signal::SIGTERM, 0);
 }
 
@@ -102,10 +122,8 @@ fn server_ends_in_time_although_a_hook_does_not() {
     server.ends(Signal::SIGTERM, 0);
     // The message waits for the next server.
     let server = Server::start(&world);
-    std::thread::scope(|scope| {
-        scope.spawn(|| (hook.holds(), hook.releases()));
-        assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), "Held.");
-    });
+    std::thread::spawn(move || (hook.holds(), hook.releases()));
+    assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), "Held.");
     server.ends(Signal::SIGTERM, 0);
 }
 
