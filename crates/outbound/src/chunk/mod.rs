@@ -211,6 +211,7 @@ impl Chunker {
         self.base = end;
         self.fences = FenceScanner::new(end);
         self.skip = Skip::Nothing;
+        self.begins_line = false;
         self.reopen = None;
         self.begin_at(end, self.options.min);
     }

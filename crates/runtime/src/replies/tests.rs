@@ -195,23 +195,28 @@ async fn undelivered_replies_are_offered_by_the_next_process() {
     assert_eq!(rows(&world).await, 0);
 }
 
-#[tokio::test]
-async fn run_of_an_ended_process_is_continued_and_answered() {
+/// A process ended while a run was asking its model: the prompt is part of the session, and no answer. The next request has one.
+async fn ended_before_the_answer() -> (World, Arc<Chat>) {
     let gate = Gate::new();
     let world = World::new([gated(&gate, "never"), says("the answer")]);
     let chat = Chat::new([]);
     let first = replies(&world, &chat).await;
-    let reached = gate.clone();
     world
         .serve_replies(&first, |conversations| async move {
             let message = request("agent:main:main", "hello", BusyMode::Followup);
             let run = conversations.start(message).await.unwrap();
-            reached.reached().await;
-            // Its prompt is part of the session, and its session is closed.
+            gate.reached().await;
+            // Its session is closed.
             drop(run);
         })
         .await;
     assert_eq!((rows(&world).await, chat.texts().len()), (1, 0));
+    (world, chat)
+}
+
+#[tokio::test]
+async fn run_of_an_ended_process_is_continued_and_answered() {
+    let (world, chat) = ended_before_the_answer().await;
     let second = replies(&world, &chat).await;
     let kept = second.clone();
     world.serve_replies(&second, |_| async move { kept.idle().await }).await;
@@ -221,18 +226,7 @@ async fn run_of_an_ended_process_is_continued_and_answered() {
 
 #[tokio::test]
 async fn run_that_could_not_be_continued_is_tried_again() {
-    let gate = Gate::new();
-    let world = World::new([gated(&gate, "never"), says("the answer")]);
-    let chat = Chat::new([]);
-    let first = replies(&world, &chat).await;
-    let reached = gate.clone();
-    world
-        .serve_replies(&first, |conversations| async move {
-            let message = request("agent:main:main", "hello", BusyMode::Followup);
-            drop(conversations.start(message).await.unwrap());
-            reached.reached().await;
-        })
-        .await;
+    let (world, chat) = ended_before_the_answer().await;
     let second = replies(&world, &chat).await;
     let of = second.clone();
     let with_replies = move |all: Conversations| all.with_replies(of);

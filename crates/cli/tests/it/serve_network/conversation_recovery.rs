@@ -57,10 +57,7 @@ impl HoldingHook {
             format!("if grep -q '{}'; then echo >'{held}'; cat '{released}'; fi; exit 0", Self::WORDS);
         let command = json!({ "type": "command", "command": command, "timeout": 600 });
         let hooks = json!({ "UserPromptSubmit": [{ "hooks": [command] }] });
-        let settings = json!({
-            "retry": { "baseDelayMs": 1 }, "defaultProvider": "testing", "defaultModel": MODEL, "hooks": hooks
-        });
-        std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
+        configure(&world, &json!({ "hooks": hooks }));
         (hook, world)
     }
 

@@ -11,11 +11,16 @@ pub(super) const MAIN: &str = "agent:main:main";
 /// A world whose agents and queues are set up so.
 pub(super) fn world_with(script: impl IntoIterator<Item = Reply>, more: &Value) -> World {
     let world = World::new(script);
+    configure(&world, more);
+    world
+}
+
+/// Sets up agents and queues so.
+pub(super) fn configure(world: &World, more: &Value) {
     let mut settings =
         json!({ "retry": { "baseDelayMs": 1 }, "defaultProvider": "testing", "defaultModel": MODEL });
     settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
-    world
 }
 
 /// An answer that begins when the gate opens.
