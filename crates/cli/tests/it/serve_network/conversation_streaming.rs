@@ -15,11 +15,7 @@ const LINES: [&str; 6] = [
 ];
 
 fn set(world: &World, streaming: &Value) {
-    let settings = json!({
-        "defaultProvider": "testing", "defaultModel": MODEL, "messages": { "streaming": streaming },
-        "retry": { "baseDelayMs": 1 },
-    });
-    std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
+    configure(world, &json!({ "messages": { "streaming": streaming } }));
 }
 
 fn asks(server: &Server, text: &str) -> String {

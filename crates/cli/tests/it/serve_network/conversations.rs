@@ -15,14 +15,6 @@ pub(super) fn world_with(script: impl IntoIterator<Item = Reply>, more: &Value) 
     world
 }
 
-/// Sets up agents and queues so.
-pub(super) fn configure(world: &World, more: &Value) {
-    let mut settings =
-        json!({ "retry": { "baseDelayMs": 1 }, "defaultProvider": "testing", "defaultModel": MODEL });
-    settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
-}
-
 /// An answer that begins when the gate opens.
 pub(super) fn gated(gate: &Gate, text: &str) -> Reply {
     Reply::sse("").then_gate(gate).then(Answer::new().text(text).stream())

@@ -49,10 +49,16 @@ fn says(text: &str) -> Reply {
 /// A world that answers with this script, and has a model for new sessions.
 fn world(script: impl IntoIterator<Item = Reply>) -> World {
     let world = World::new(script);
-    let settings =
-        json!({ "retry": { "baseDelayMs": 1 }, "defaultProvider": "testing", "defaultModel": MODEL });
-    std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
+    configure(&world, &json!({}));
     world
+}
+
+/// Writes settings with a model for new sessions, and these members besides.
+fn configure(world: &World, more: &Value) {
+    let mut settings =
+        json!({ "retry": { "baseDelayMs": 1 }, "defaultProvider": "testing", "defaultModel": MODEL });
+    settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
 }
 
 /// A server, which is killed with its test.
