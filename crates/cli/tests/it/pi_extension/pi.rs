@@ -234,8 +234,10 @@ impl Pi {
     }
 }
 
-/// The store is locked against other writers until this is dropped: the byte beside it that stands for that.
+/// The store is locked against other writers until this is dropped: the byte beside it that stands for that. Who writes
+/// just now ends first.
 pub(super) fn lock_writes(world: &World) -> std::fs::File {
+    use nix::errno::Errno;
     use nix::fcntl::{FcntlArg, fcntl};
     use nix::libc;
     let mut path = world.store().into_os_string();
@@ -248,8 +250,17 @@ pub(super) fn lock_writes(world: &World) -> std::fs::File {
         l_len: 1,
         l_pid: 0,
     };
-    fcntl(&file, FcntlArg::F_SETLK(&lock)).unwrap();
-    file
+    let until = Instant::now() + LIMIT;
+    loop {
+        match fcntl(&file, FcntlArg::F_SETLK(&lock)) {
+            Ok(_) => return file,
+            Err(Errno::EAGAIN | Errno::EACCES) => {
+                assert!(Instant::now() < until, "another process does not end its write");
+                std::thread::yield_now();
+            }
+            Err(failure) => panic!("cannot lock the store: {failure}"),
+        }
+    }
 }
 
 /// The nodes of a session of Pi in this store, in the order of the tree; none before it is there.
