@@ -38,7 +38,7 @@ pub(crate) struct Children(Arc<Inner>);
 
 struct Inner {
     engine: Engine,
-    /// Of the session that they are begun for, or what stands for one.
+    /// Of the session that they are begun for, without its prompt, or what stands for one.
     options: SessionOptions,
     parent: Option<SessionId>,
     /// The level of that session.
@@ -141,7 +141,7 @@ impl Children {
         &self.0.engine
     }
 
-    /// Those of the session that they are begun for.
+    /// Those of the session that they are begun for, without its prompt.
     pub(crate) fn options(&self) -> &SessionOptions {
         &self.0.options
     }

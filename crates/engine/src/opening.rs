@@ -464,7 +464,14 @@ impl Engine {
             && task.is_none()
             && images.is_none());
         let children = asks.then(|| {
-            let of_children = SessionOptions { profile: None, ..options.clone() };
+            let of_children = SessionOptions {
+                profile: None,
+                // Each has a prompt of its own.
+                system: None,
+                system_end: None,
+                identity: None,
+                ..options.clone()
+            };
             Children::new(self.clone(), of_children, Some(id.clone()), depth)
         });
         let backend = children.clone().map(|children| Arc::new(children) as Arc<dyn Backend>);
@@ -639,7 +646,7 @@ impl Engine {
             purse: purse.clone(),
             retries: Arc::new(AtomicBool::new(true)),
             bodies: Bodies::after(past.last_body).into(),
-            unanswered: past.unanswered_call.into(),
+            unanswered: past.unanswered_call.map(Box::new).into(),
         };
         let was = (&past.epoch.provider, &past.epoch.model);
         let is_other = past.head.is_some() && was != (&epoch.provider, &epoch.model);

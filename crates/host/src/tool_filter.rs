@@ -17,7 +17,7 @@ use crate::settings::{Settings, ToolSettings};
 /// The policy of the settings over the tools of a session and its sub-agents.
 #[derive(Debug)]
 pub struct SettingsToolFilter {
-    settings: ToolSettings,
+    settings: Arc<ToolSettings>,
     /// What the agent of the session says, where it is one with settings of its own.
     agent: Option<ToolPolicy>,
     /// The group that its conversation is in.

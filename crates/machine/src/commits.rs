@@ -349,7 +349,7 @@ impl Machine {
                 if let Some(prefix) = self.returning.take() {
                     let mut drafts = plan.drafts.iter().zip(nodes);
                     let node = drafts.rfind(|(draft, _)| matches!(&*draft.entry, Entry::Epoch(_)));
-                    self.change(prefix, node.map(|(_, node)| *node));
+                    self.change(*prefix, node.map(|(_, node)| *node));
                 }
                 self.call_model();
             }

@@ -277,7 +277,7 @@ impl Machine {
             ..self.prefix.epoch.clone()
         };
         let prefix = Prefix { model: left.model.clone(), epoch: epoch.clone(), ..self.prefix.clone() };
-        self.returning = Some(prefix);
+        self.returning = Some(Box::new(prefix));
         Some(Draft::new(Entry::Epoch(epoch)))
     }
 

@@ -264,7 +264,7 @@ pub struct Machine {
     /// The model that was chosen, where another one stands in for it.
     left_model: Option<LeftModel>,
     /// What requests begin with once the prompt being committed is kept, where that returns to the chosen model.
-    returning: Option<Prefix>,
+    returning: Option<Box<Prefix>>,
     /// Why sources are asked before the next call.
     due: Vec<EpochReason>,
     refreshes: Refreshes,

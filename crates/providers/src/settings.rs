@@ -61,12 +61,14 @@ static VARS: Latest<Vars> = Latest::new();
 static AUTH: Latest<BTreeMap<String, AuthEntry>> = Latest::new();
 static CONFIGS: Latest<BTreeMap<String, ProviderConfig>> = Latest::new();
 static CONFIGURED: Latest<ModelTable> = Latest::new();
+static AGENTS: Latest<AgentFiles> = Latest::new();
+static HERE: Latest<BTreeSet<String>> = Latest::new();
 
 /// Models and credentials as the user has set them up.
 pub struct Settings {
     options: CallOptions,
     /// Where servers on this machine are looked for.
-    places: Vec<LocalEndpoint>,
+    places: Arc<[LocalEndpoint]>,
     /// Those that were found, once they were looked for.
     local: OnceLock<Vec<LocalServer>>,
     /// The models that are known without `models.json`.
@@ -152,11 +154,11 @@ impl Settings {
             auth: AUTH.shared(auth.known),
             configs: CONFIGS.shared(configs),
             logins: Logins::load(home, &mut warnings),
-            order: Arc::new(calls.key_order),
+            order: calls.key_order,
             kept: Arc::default(),
-            agents: AgentFiles::new(env),
+            agents: AGENTS.shared(AgentFiles::new(env)),
             exchanged: Arc::default(),
-            here: Arc::new(here),
+            here: HERE.shared(here),
             printed: Arc::default(),
             learned: Arc::new(Mutex::new(learned)),
         };

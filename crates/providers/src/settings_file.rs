@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -22,14 +23,14 @@ pub struct CallSettings {
     /// The patience of calls, and how much is thought and kept by servers.
     pub options: CallOptions,
     /// Where model servers on this machine are looked for.
-    pub(crate) local: Vec<LocalEndpoint>,
+    pub(crate) local: Arc<[LocalEndpoint]>,
     /// Ids of keys, in the order in which those of one provider are tried.
-    pub(crate) key_order: Vec<String>,
+    pub(crate) key_order: Arc<Vec<String>>,
 }
 
 impl Default for CallSettings {
     fn default() -> Self {
-        Self { options: CallOptions::default(), local: local::places().to_vec(), key_order: Vec::new() }
+        Self { options: CallOptions::default(), local: local::places().into(), key_order: Arc::default() }
     }
 }
 
@@ -41,7 +42,7 @@ impl CallSettings {
         let local = local_places(settings, |problem| problems.push(problem));
         let options = options(settings, |problem| problems.push(problem));
         let key_order = key_order(settings, |problem| problems.push(problem));
-        (Self { options, local, key_order }, problems)
+        (Self { options, local: local.into(), key_order: Arc::new(key_order) }, problems)
     }
 }
 
@@ -261,7 +262,7 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             let mut warnings = Vec::new();
             let places = read(&path, &mut warnings).local;
-            let places: Vec<_> = places.into_iter().map(|place| (place.id, place.url)).collect();
+            let places: Vec<_> = places.iter().map(|place| (place.id.clone(), place.url.clone())).collect();
             (places, warnings.len())
         };
         let usual = urls("{}").0;

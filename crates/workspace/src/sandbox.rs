@@ -76,7 +76,7 @@ pub struct Sandbox {
     network: Network,
     namespaces: Option<Namespaces>,
     /// In which containers commands run, in place of namespaces.
-    containers: Option<Containers>,
+    containers: Option<Box<Containers>>,
     /// Which hosts commands reach through a proxy.
     hosts: Option<Arc<HostRules>>,
     /// What its commands are told in their environment.
@@ -171,7 +171,7 @@ impl Sandbox {
         Self {
             network: self.network,
             namespaces,
-            containers: self.containers.clone().map(Containers::reading),
+            containers: self.containers.as_deref().cloned().map(Containers::reading).map(Box::new),
             hosts: self.hosts.clone(),
             variables: &[("GIT_OPTIONAL_LOCKS", "0")],
             ..Self::new(Vec::new())
@@ -214,13 +214,13 @@ impl Sandbox {
     /// The same in containers: never in anything else, whatever fails.
     #[must_use]
     pub fn with_containers(mut self, containers: Option<Containers>) -> Self {
-        self.containers = containers;
+        self.containers = containers.map(Box::new);
         self
     }
 
     /// In which containers commands run.
     pub fn containers(&self) -> Option<&Containers> {
-        self.containers.as_ref()
+        self.containers.as_deref()
     }
 
     /// Where on this machine a path is as commands name it, where they have another name for it.
@@ -361,7 +361,7 @@ impl Sandbox {
     /// # Errors
     /// There is no container. The kind is `TimedOut` where its program does not come to an end.
     pub fn settle(&self) -> io::Result<()> {
-        let Some(containers) = &self.containers else { return Ok(()) };
+        let Some(containers) = self.containers() else { return Ok(()) };
         let lock = || self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let asked = Instant::now();
         let mut late = self.settling.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

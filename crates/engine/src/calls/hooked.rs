@@ -73,7 +73,7 @@ impl Caller {
         if body.id != record.body {
             return Err(format!("the stored bytes of {} do not match their hash", record.body));
         }
-        let CallRecord { headers, removed_headers: removed, .. } = record;
+        let CallRecord { headers, removed_headers: removed, .. } = *record;
         let payload = Some(ChangedPayload { body: body.bytes, headers, removed });
         Ok(Some(HookedCall { before, change: None, payload, is_changed: true }))
     }

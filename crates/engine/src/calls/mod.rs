@@ -66,7 +66,7 @@ pub(crate) struct Caller {
     /// The body of the call before this one: the next one is kept as the difference to it.
     pub(crate) bodies: Mutex<Bodies>,
     /// The record of the last request that hooks changed, as long as it has no answer.
-    pub(crate) unanswered: Mutex<Option<CallRecord>>,
+    pub(crate) unanswered: Mutex<Option<Box<CallRecord>>>,
 }
 
 /// What carries requests; another model may have another one.
@@ -489,11 +489,11 @@ impl Caller {
     fn kept(&self, recorded: &PreparedCall) {
         self.bodies().kept(&recorded.body);
         if recorded.record.before_hooks.is_some() {
-            *self.unanswered() = Some(recorded.record.clone());
+            *self.unanswered() = Some(Box::new(recorded.record.clone()));
         }
     }
 
-    fn unanswered(&self) -> MutexGuard<'_, Option<CallRecord>> {
+    fn unanswered(&self) -> MutexGuard<'_, Option<Box<CallRecord>>> {
         // Nothing can break down while it is held.
         self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -154,7 +154,7 @@ pub(crate) fn with_planning(
     let is_free = |name: &str| options.tools.iter().all(|tool| tool.spec().name != name);
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     if todo && is_free(TODO_TOOL) && !began_without(TODO_TOOL) {
-        tools.push(Arc::new(TodoTool::new()));
+        tools.push(Arc::new(TodoTool));
     }
     if let Some(mode) = &mode {
         if is_free(PLAN_TOOL) && !began_without(PLAN_TOOL) {

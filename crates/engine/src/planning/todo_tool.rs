@@ -2,39 +2,37 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::LazyLock;
 
 use quipu_protocol::{Json, ToolSpec};
 use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput};
 use quipu_transcript::{TODO_ITEMS, TODO_TEXT, TODO_TOOL, TodoList, TodoStatus};
 use serde_json::json;
 
+static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
+    let parameters = json!({
+        "type": "object",
+        "properties": { "items": { "type": "array", "items": {
+            "type": "object",
+            "properties": {
+                "text": { "type": "string" },
+                "status": { "enum": ["pending", "in_progress", "done"] }
+            },
+            "required": ["text", "status"]
+        } } },
+        "required": ["items"]
+    });
+    ToolSpec {
+        name: TODO_TOOL.into(),
+        description: "Replace your to-do list; for longer tasks".into(),
+        parameters: Json::from(&parameters),
+    }
+});
+
 /// Replaces the list.
-pub(super) struct TodoTool {
-    spec: ToolSpec,
-}
+pub(super) struct TodoTool;
 
 impl TodoTool {
-    pub(super) fn new() -> Self {
-        let parameters = json!({
-            "type": "object",
-            "properties": { "items": { "type": "array", "items": {
-                "type": "object",
-                "properties": {
-                    "text": { "type": "string" },
-                    "status": { "enum": ["pending", "in_progress", "done"] }
-                },
-                "required": ["text", "status"]
-            } } },
-            "required": ["items"]
-        });
-        let spec = ToolSpec {
-            name: TODO_TOOL.into(),
-            description: "Replace your to-do list; for longer tasks".into(),
-            parameters: Json::from(&parameters),
-        };
-        Self { spec }
-    }
-
     fn replace(mut list: TodoList) -> ToolOutput {
         if list.items.len() > TODO_ITEMS {
             let count = list.items.len();
@@ -65,7 +63,7 @@ impl TodoTool {
 
 impl Tool for TodoTool {
     fn spec(&self) -> &ToolSpec {
-        &self.spec
+        &SPEC
     }
 
     fn run<'a>(

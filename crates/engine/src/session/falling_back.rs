@@ -8,6 +8,7 @@ use quipu_providers::Provider;
 
 use super::task::Task;
 use super::{FoundFallback, ModelRoute};
+use crate::mailbox;
 use crate::models::{Models, may_see};
 
 /// Names of a list of models that count.
@@ -21,8 +22,8 @@ impl Task {
         if !self.left.iter().any(|(model, _)| Arc::ptr_eq(model, &current.0)) {
             self.left.push(current);
         }
-        let (models, names, found) =
-            (self.models.clone(), self.fallbacks.clone(), self.found_fallback.clone());
+        let (found, _) = self.found_fallbacks.get_or_insert_with(|| mailbox::channel(1));
+        let (models, names, found) = (self.models.clone(), self.fallbacks.clone(), found.clone());
         self.effects.spawn(async move {
             let run = request.run.clone();
             // It may read files, and run a command that knows a key.

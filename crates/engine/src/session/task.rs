@@ -63,7 +63,7 @@ pub(super) struct ForgottenMark {
 
 pub(super) struct Task {
     pub(super) machine: Machine,
-    pub(super) snapshot: Snapshot,
+    pub(super) snapshot: Box<Snapshot>,
     /// Questions of others than the machine.
     pub(super) questions: Questions,
     pub(super) spans: SessionSpans,
@@ -108,8 +108,8 @@ pub(super) struct Task {
     pub(super) models: Option<Arc<dyn Models>>,
     /// Names of the models that continue a run.
     pub(super) fallbacks: Arc<[String]>,
-    pub(super) found_fallback: mailbox::Sender<FoundFallback>,
-    fallbacks_found: mailbox::Receiver<FoundFallback>,
+    /// Where searches for one of them end, once there was one.
+    pub(super) found_fallbacks: Option<(mailbox::Sender<FoundFallback>, mailbox::Receiver<FoundFallback>)>,
     /// What is under way beside the conversation.
     pub(super) sides: Sides,
     pub(super) children: Option<Children>,
@@ -125,7 +125,7 @@ pub(super) struct Task {
     pub(super) forgotten: ForgottenMark,
     pub(super) done: bool,
     /// The end of a call waits here until the stream before it was read.
-    ended: Option<MachineInput>,
+    ended: Option<Box<MachineInput>>,
 }
 
 impl Task {
@@ -139,7 +139,6 @@ impl Task {
         let (input, inputs) = mailbox::channel(MAILBOX);
         let (stream_tx, stream) = mailbox::channel(MAILBOX);
         let (plans, waiting) = mailbox::channel(MAILBOX);
-        let (found_fallback, fallbacks_found) = mailbox::channel(1);
         let mut effects = JoinSet::new();
         let mut committer = parts.committer;
         if let Some(follower) = parts.follower {
@@ -158,7 +157,7 @@ impl Task {
         Self {
             spans,
             machine: parts.machine,
-            snapshot: parts.snapshot,
+            snapshot: Box::new(parts.snapshot),
             questions: Questions::default(),
             caller: parts.caller,
             toolbox: parts.toolbox,
@@ -190,8 +189,7 @@ impl Task {
             left: parts.before_plan.into_iter().collect(),
             models: parts.models,
             fallbacks: parts.fallbacks.into(),
-            found_fallback,
-            fallbacks_found,
+            found_fallbacks: None,
             sides: Sides::default(),
             children: parts.children,
             images: parts.images,
@@ -265,7 +263,7 @@ impl Task {
                 }
                 Some(input) = self.inputs.recv() => match input {
                     // Its events were sent before it, on the channel beside this one.
-                    MachineInput::CallEnded { .. } => self.ended = Some(input),
+                    MachineInput::CallEnded { .. } => self.ended = Some(Box::new(input)),
                     // A newer one follows, and the result holds all.
                     MachineInput::ToolOutput { .. } | MachineInput::ShellOutput { .. } if behind => {}
                     MachineInput::ShellEnded { run, end } => {
@@ -277,10 +275,10 @@ impl Task {
                 // Nothing is left in the stream: now the call has ended for the machine, too.
                 () = std::future::ready(()), if flows && self.ended.is_some() => {
                     if let Some(input) = self.ended.take() {
-                        self.take(input);
+                        self.take(*input);
                     }
                 }
-                Some(found) = self.fallbacks_found.recv() => self.fallback_found(found),
+                Some(found) = async { self.found_fallbacks.as_mut()?.1.recv().await } => self.fallback_found(found),
                 Some(_) = self.effects.join_next() => {}
             }
         }
@@ -356,7 +354,7 @@ impl Task {
         match mail {
             Mail::Subscribe(subscriber, snapshot) => {
                 // Who went away again is seen at the next event.
-                drop(snapshot.send(self.snapshot.clone()));
+                drop(snapshot.send(Snapshot::clone(&self.snapshot)));
                 self.subscribers.push(subscriber);
                 self.count_answerers();
             }

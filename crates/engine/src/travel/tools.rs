@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use jiff::tz::TimeZone;
 use quipu_protocol::{Json, NodeId, ToolSpec};
@@ -141,10 +141,63 @@ impl Tool for LifeTool {
     }
 }
 
+static RECALL: LazyLock<ToolSpec> = LazyLock::new(|| recall_spec(false));
+/// Where the model can go to the nodes that it reads.
+static TRAVELLING_RECALL: LazyLock<ToolSpec> = LazyLock::new(|| recall_spec(true));
+
+fn recall_spec(travels: bool) -> ToolSpec {
+    let mut parameters = json!({
+        "type": "object",
+        "properties": {
+            "hash": {
+                "type": "string",
+                "description": "Hash or its start, ext:ID, or HEAD"
+            },
+            "budget": {
+                "type": "integer", "description": format!("Characters in all ({BUDGET})")
+            },
+            "offset": { "type": "integer", "description": "Characters to skip" }
+        },
+        "required": ["hash"]
+    });
+    // Every session has `recall` and pays for its words with each request: the rest is accepted without being named.
+    if travels && let Some(properties) = parameters["properties"].as_object_mut() {
+        let count = |description: &str| json!({ "type": "integer", "minimum": 0, "maximum": NEIGHBOURS, "description": description });
+        properties.insert(
+            "depth".into(),
+            json!({
+                "type": "integer", "minimum": 0, "description": "Most nodes to show before it"
+            }),
+        );
+        properties.insert(
+            "context_budget".into(),
+            json!({
+                "type": "integer",
+                "description": format!("Characters of each node before it ({CONTEXT_BUDGET})")
+            }),
+        );
+        properties.insert(
+            "filter_mode".into(),
+            json!({
+                "type": "string", "enum": ["default", "no-tools", "user-only", "all"],
+                "description": "Nodes before it"
+            }),
+        );
+        properties.insert(
+            "show_config".into(),
+            json!({ "type": "boolean", "description": "Show agent and model" }),
+        );
+        properties.insert("children".into(), count("Children to list (default 0)"));
+        properties.insert("siblings".into(), count("Siblings to list (default 0)"));
+    }
+    let description =
+        format!("Read a node of this project's history, such as a result that was left out. {ARCHIVE}");
+    spec(Recall::NAME, description, &parameters)
+}
+
 /// Reads a node of this session's lineage, or of a session that works in the same directory, below it, or where a search
 /// was permitted.
 pub(crate) struct Recall {
-    spec: ToolSpec,
     archive: Archive,
     /// Whether nodes can be gone to, which the output then mentions.
     travels: bool,
@@ -172,53 +225,7 @@ impl Recall {
     pub(crate) const NAME: &'static str = "recall";
 
     pub(crate) fn new(archive: Archive, travels: bool) -> Self {
-        let mut parameters = json!({
-            "type": "object",
-            "properties": {
-                "hash": {
-                    "type": "string",
-                    "description": "Hash or its start, ext:ID, or HEAD"
-                },
-                "budget": {
-                    "type": "integer", "description": format!("Characters in all ({BUDGET})")
-                },
-                "offset": { "type": "integer", "description": "Characters to skip" }
-            },
-            "required": ["hash"]
-        });
-        // Every session has `recall` and pays for its words with each request: the rest is accepted without being named.
-        if travels && let Some(properties) = parameters["properties"].as_object_mut() {
-            let count = |description: &str| json!({ "type": "integer", "minimum": 0, "maximum": NEIGHBOURS, "description": description });
-            properties.insert(
-                "depth".into(),
-                json!({
-                    "type": "integer", "minimum": 0, "description": "Most nodes to show before it"
-                }),
-            );
-            properties.insert(
-                "context_budget".into(),
-                json!({
-                    "type": "integer",
-                    "description": format!("Characters of each node before it ({CONTEXT_BUDGET})")
-                }),
-            );
-            properties.insert(
-                "filter_mode".into(),
-                json!({
-                    "type": "string", "enum": ["default", "no-tools", "user-only", "all"],
-                    "description": "Nodes before it"
-                }),
-            );
-            properties.insert(
-                "show_config".into(),
-                json!({ "type": "boolean", "description": "Show agent and model" }),
-            );
-            properties.insert("children".into(), count("Children to list (default 0)"));
-            properties.insert("siblings".into(), count("Siblings to list (default 0)"));
-        }
-        let description =
-            format!("Read a node of this project's history, such as a result that was left out. {ARCHIVE}");
-        Self { spec: spec(Self::NAME, description, &parameters), archive, travels }
+        Self { archive, travels }
     }
 
     async fn read(&self, args: RecallArgs, sees_images: bool) -> Result<ToolOutput, String> {
@@ -252,7 +259,7 @@ impl Recall {
 
 impl Tool for Recall {
     fn spec(&self) -> &ToolSpec {
-        &self.spec
+        if self.travels { &TRAVELLING_RECALL } else { &RECALL }
     }
 
     fn run<'a>(&'a self, call: Invocation, cx: &'a ToolContext) -> ToolFuture<'a> {

@@ -106,7 +106,7 @@ pub struct Settings {
     /// Which models get `apply_patch`.
     pub patch_tool: PatchTool,
     /// Which tools are offered, and when loops of calls are broken.
-    pub tools: ToolSettings,
+    pub tools: Arc<ToolSettings>,
     /// How the web is searched.
     pub web: WebSettings,
     /// When a context is summed up.
@@ -391,7 +391,7 @@ impl Settings {
             resets: ResetConfig::of(&value),
             turns: TurnLimits::of(&value),
             patch_tool: PatchTool::of_word(word("applyPatch")),
-            tools: ToolSettings::of(&value),
+            tools: Arc::new(ToolSettings::of(&value)),
             web: WebSettings {
                 search: word("web.searchService").filter(|word| *word != "off").map(str::to_owned),
                 search_url: word("web.searchUrl").map(str::to_owned),

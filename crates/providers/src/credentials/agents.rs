@@ -43,7 +43,7 @@ pub struct AgentLogin {
 }
 
 /// Where the programs keep their files.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AgentFiles {
     /// Directories by the word that begins a path: `~`, or `$` and a variable.
     places: BTreeMap<String, PathBuf>,

@@ -32,7 +32,7 @@ pub(crate) struct Keys {
     /// The keys that sessions keep to, by provider.
     pub(crate) kept: Arc<BTreeMap<String, String>>,
     /// Where other programs keep logins.
-    pub(crate) agents: AgentFiles,
+    pub(crate) agents: Arc<AgentFiles>,
     /// Tokens that were had for those, and are stored nowhere.
     pub(crate) exchanged: Arc<Mutex<BTreeMap<String, LoginTokens>>>,
     /// Providers whose servers are on this machine.
