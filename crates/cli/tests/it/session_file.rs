@@ -277,6 +277,7 @@ fn concurrent_foreign_lines_stay_and_are_imported() {
     let last = read(&path).last().unwrap()["id"].as_str().unwrap().to_owned();
     let running = world.start(&["-p", "--session", "s.jsonl", "second"]);
     reached(&gate);
+    question_is_written(&world);
     let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
     // Its end has not come yet.
     file.write_all(user("x1", &last, "theirs").to_string().as_bytes()).unwrap();
@@ -291,14 +292,18 @@ fn concurrent_foreign_lines_stay_and_are_imported() {
     agrees(&world, &path);
 }
 
+/// Waits for the question in the file, where it is written beside the run.
+fn question_is_written(world: &World) {
+    while !contains(&std::fs::read(world.path("work/s.jsonl")).unwrap(), b"second") {
+        std::thread::yield_now();
+    }
+}
+
 /// Runs a prompt, and `change` while the model has not answered.
 fn meanwhile(world: &World, gate: &Gate, change: impl FnOnce()) -> CommandOutput {
     let running = world.start(&["-p", "--session", "s.jsonl", "second"]);
     reached(gate);
-    // The question is written beside the run.
-    while !contains(&std::fs::read(world.path("work/s.jsonl")).unwrap(), b"second") {
-        std::thread::yield_now();
-    }
+    question_is_written(world);
     change();
     gate.open();
     running.wait()
