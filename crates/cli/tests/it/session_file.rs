@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
 use quipu_testkit::{Answer, Gate, Reply};
@@ -294,7 +295,9 @@ fn concurrent_foreign_lines_stay_and_are_imported() {
 
 /// Waits for the question in the file, where it is written beside the run.
 fn question_is_written(world: &World) {
+    let until = Instant::now() + LIMIT;
     while !contains(&std::fs::read(world.path("work/s.jsonl")).unwrap(), b"second") {
+        assert!(Instant::now() < until, "the question does not come");
         std::thread::yield_now();
     }
 }

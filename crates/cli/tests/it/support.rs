@@ -20,7 +20,7 @@ pub(crate) const KEY: &str = "test-key-0123456789abcdef";
 /// The model that is used when a test names none.
 pub(crate) const MODEL: &str = "test-1";
 /// A child that takes longer hangs.
-const LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 /// A user without rights, for tests that the administrator would pass without meaning.
 pub(crate) const NOBODY: u32 = 65534;
 
