@@ -199,7 +199,7 @@ fn home(dir: &Path, url: &str) -> Result<Home, RateError> {
         std::fs::create_dir_all(path.join(made))?;
     }
     std::fs::write(path.join("home/models.json"), MODELS.replace("URL", url))?;
-    let settings = json!({ "defaultProvider": "testing", "defaultModel": "test-1" });
+    let settings = json!({ "defaultModel": "test-1" });
     std::fs::write(path.join("home/settings.json"), settings.to_string())?;
     Ok(Home::at(path.join("home"), Arc::new(SilentObserver)))
 }

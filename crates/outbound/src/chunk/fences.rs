@@ -106,6 +106,11 @@ impl FenceScanner {
         self.spans.get(index).filter(|span| span.end.is_none_or(|end| at < end))
     }
 
+    /// Whether a block ends at this position.
+    pub(super) fn ends_at(&self, at: usize) -> bool {
+        self.spans.iter().take_while(|span| span.start < at).any(|span| span.end == Some(at))
+    }
+
     /// Whether a break here would cut a block, or a line that opens one as far as is known.
     pub(super) fn forbids(&self, at: usize) -> bool {
         self.inside(at).is_some() || (self.opens() && at > self.line_start)

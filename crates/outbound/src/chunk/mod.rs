@@ -138,8 +138,13 @@ pub struct Chunker {
     /// What follows the blanks begins a message within a line of the text: it is read as the start of a line.
     begins_line: bool,
     reopen: Option<String>,
+    /// The last character of passed text, which nothing has followed yet.
+    passed: Option<char>,
     work: u64,
 }
+
+/// What makes a line one of an indented block.
+const INDENT: &str = "    ";
 
 impl Chunker {
     /// Values that contradict each other are corrected as [`ChunkOptions`] says.
@@ -156,12 +161,22 @@ impl Chunker {
             skipped: 0,
             begins_line: false,
             reopen: None,
+            passed: None,
             work: 0,
         }
     }
 
     /// Adds text. Nothing is cut before [`Self::drain`] or [`Self::finish`].
     pub fn append(&mut self, text: &str) {
+        if let Some(next) = text.chars().next()
+            && let Some(last) = self.passed.take()
+        {
+            self.follow(last, next);
+        }
+        self.read(text);
+    }
+
+    fn read(&mut self, text: &str) {
         self.fences.push(text, self.end());
         self.work += text.len() as u64;
         self.buffer.push_str(text);
@@ -169,19 +184,34 @@ impl Chunker {
 
     /// Adds text that was sent before: it is in no chunk, and code that it leaves open is opened again. Nothing may wait.
     pub fn pass(&mut self, text: &str) {
-        self.append(text);
-        let end = self.end();
-        self.fences.forget_before(end);
-        self.reopen = match self.fences.inside(end).map(|span| &span.kind) {
-            Some(SpanKind::Fenced(fence)) => {
-                self.reopening(&fence.bare, &fence.line).map(|line| format!("{line}\n"))
-            }
-            _ => None,
-        };
-        self.skip = if self.reopen.is_some() { Skip::Nothing } else { Skip::Blanks };
-        self.skipped = end;
-        self.begin_at(end, self.options.min);
+        self.read(text);
+        self.passed = text.chars().next_back().or(self.passed);
+        self.begin_at(self.end(), self.options.min);
         self.release();
+    }
+
+    /// What follows passed text, between these characters, begins as it does behind a chunk.
+    fn follow(&mut self, last: char, next: char) {
+        let end = self.end();
+        self.skipped = end;
+        let line = |line: &str| format!("{line}\n");
+        (self.reopen, self.skip) = match self.fences.inside(end).map(|span| &span.kind) {
+            Some(SpanKind::Fenced(fence)) => {
+                (self.reopening(&fence.bare, &fence.line).map(line), Skip::Nothing)
+            }
+            _ if last == '\n' => (None, Skip::Lines),
+            Some(SpanKind::Indented) if self.repeats_indent(Some(next)) => {
+                (Some(INDENT.to_owned()), Skip::Nothing)
+            }
+            None if let Some(fence) = self.fences.opening_fence() => {
+                (self.reopening(&fence.bare, &fence.bare).map(line), Skip::Nothing)
+            }
+            _ => (None, Skip::Blanks),
+        };
+        self.begins_line = self.skip == Skip::Blanks;
+        if self.begins_line {
+            self.fences = FenceScanner::new(end);
+        }
     }
 
     /// Whether text waits.
@@ -213,6 +243,7 @@ impl Chunker {
         self.skip = Skip::Nothing;
         self.begins_line = false;
         self.reopen = None;
+        self.passed = None;
         self.begin_at(end, self.options.min);
     }
 
@@ -359,13 +390,18 @@ impl Chunker {
 
     fn indented_cut(&self, limit: usize) -> CutPoint {
         let at = self.word_cut(limit);
-        let repeat = self.options.max >= 16 && !self.slice(at, self.end()).starts_with(['\n', '\r']);
+        let repeat = self.repeats_indent(self.slice(at, self.end()).chars().next());
         CutPoint {
             at,
             skip: if repeat { Skip::Nothing } else { Skip::Blanks },
             close: None,
-            reopen: repeat.then(|| "    ".to_owned()),
+            reopen: repeat.then(|| INDENT.to_owned()),
         }
+    }
+
+    /// Whether a line of an indented block is indented again when it is cut before this character.
+    fn repeats_indent(&self, next: Option<char>) -> bool {
+        self.options.max >= 16 && !matches!(next, Some('\n' | '\r'))
     }
 
     fn fence_cut(&self, span: &Span) -> CutPoint {
@@ -560,6 +596,11 @@ impl Chunker {
         let in_line = |span: &Span| matches!(span.kind, SpanKind::Inline(_));
         if !self.fences.forbids(self.start) || self.fences.inside(self.start).is_some_and(in_line) {
             self.reopen = None;
+            if self.fences.ends_at(self.start) {
+                self.skip = Skip::Lines;
+                self.skipped = self.start;
+                return true;
+            }
             return false;
         }
         let Some((closing, end)) =

@@ -248,6 +248,26 @@ fn text_that_was_sent_before_opens_its_code_again() {
     assert_eq!(texts(&chunker.finish()), ["More"]);
 }
 
+/// As behind a chunk of its own, wherever the sent text ended.
+#[test]
+fn text_behind_sent_text_begins_as_behind_a_chunk() {
+    for (sent, rest, expected) in [
+        // Within the blanks before a marker: in the chat it opens a block, so what follows is read that way.
+        (&["List:\n", "   "][..], "  ```\nlet a;", &["```\nlet a;"][..]),
+        (&["List:\n"], "  item", &["  item"]),
+        (&["List:"], "\n  item", &["  item"]),
+        (&["Code:\n\n    let a"], " = 1;", &["     = 1;"]),
+        (&["Code:\n```rust"], "\nlet a;\n```\nEnd", &["```\n\nlet a;\n```", "End"]),
+        (&["Code:\n``", "`ru"], "st\nlet a;\n```", &["```\nst\nlet a;\n```"]),
+        (&["Code:\n```\nlet a;\n`", "``"], "\n\nEnd", &["End"]),
+    ] {
+        let mut chunker = Chunker::new(options(1, 40, Newline));
+        sent.iter().for_each(|piece| chunker.pass(piece));
+        chunker.append(rest);
+        assert_eq!(texts(&chunker.finish()), expected, "{sent:?}, {rest:?}");
+    }
+}
+
 /// Long texts in single characters, and at once: each character is read a few times, not once for each that follows.
 #[test]
 fn long_streams_are_read_in_linear_time() {

@@ -130,13 +130,16 @@ fn check_laws(options: ChunkOptions, text: &str, chunks: &[Chunk]) -> Result<(),
     Ok(())
 }
 
+/// Text that arrived after a cut within a line can begin with a marker: it opens a block in the chat, not in the text.
+fn begins_with_marker(text: &str, chunk: &Chunk) -> bool {
+    let before = &text[..chunk.source.start];
+    chunk.text.trim_start().starts_with(['`', '~']) && !before.is_empty() && !before.ends_with('\n')
+}
+
 /// Each chunk closes what it opens; the last may end within a block.
 fn check_fences(options: ChunkOptions, text: &str, chunks: &[Chunk]) -> Result<(), TestCaseError> {
     check_laws(options, text, chunks)?;
-    // Text that arrived after a cut within a line can begin with a marker: it opens a block in the chat, not in the text.
-    let begins = chunks.iter().any(|chunk| {
-        chunk.text.trim_start().starts_with(['`', '~']) && !text[..chunk.source.start].ends_with('\n')
-    });
+    let begins = chunks.iter().any(|chunk| begins_with_marker(text, chunk));
     for (index, chunk) in chunks.iter().enumerate() {
         let last = index + 1 == chunks.len();
         prop_assert!(
@@ -201,6 +204,39 @@ proptest! {
     ) {
         let options = ChunkOptions { min, max: min + 40 + more, preference, flush_on_paragraph: false };
         let chunks = chunked(options, &pieces(&text, &sizes));
+        check_fences(options, &text, &chunks)?;
+    }
+
+    /// A chunker that takes over behind a chunk that left. It knows the text, not where the messages began.
+    #[test]
+    fn what_follows_passed_text_keeps_the_laws(
+        text in soup(),
+        sizes in sizes(),
+        again in sizes(),
+        min in 1_usize..60,
+        more in 0_usize..80,
+        preference in preference(),
+        taken in any::<prop::sample::Index>(),
+    ) {
+        let options = ChunkOptions { min, max: min + 40 + more, preference, flush_on_paragraph: false };
+        let mut chunks = chunked(options, &pieces(&text, &sizes));
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        chunks.truncate(taken.index(chunks.len()) + 1);
+        if chunks.iter().any(|chunk| begins_with_marker(&text, chunk)) {
+            return Ok(());
+        }
+        let sent = chunks[chunks.len() - 1].source.end;
+        let mut chunker = Chunker::new(options);
+        for piece in pieces(&text[..sent], &again) {
+            chunker.pass(&piece);
+        }
+        for piece in pieces(&text[sent..], &again) {
+            chunker.append(&piece);
+            chunks.extend(chunker.drain());
+        }
+        chunks.extend(chunker.finish());
         check_fences(options, &text, &chunks)?;
     }
 }
