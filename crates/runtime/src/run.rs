@@ -13,8 +13,8 @@ use crate::lanes::{
     CRON_LANE, LanePriority, LaneStatus, LaneTask, Lanes, MAIN_LANE, SUBAGENT_LANE, TaskHandle, nested_lane,
 };
 use crate::queue::{
-    Authority, DropReason, InboxError, InboxEvents, MessageGroup, MessageInbox, NewMessage, QueueEffect,
-    QueueInput, QueuePolicy, QueueRefusal, QueueTurn, QueuedMessage,
+    Authority, BusyMode, DropReason, InboxError, InboxEvents, MessageGroup, MessageInbox, NewMessage,
+    QueueEffect, QueueInput, QueuePolicy, QueueRefusal, QueueTurn, QueuedMessage,
 };
 use crate::replies::{OwedReply, Replies, ReplyFlow, SaidMessage};
 use crate::source::SessionSource;
@@ -272,13 +272,19 @@ impl Conversations {
     /// `Inbox`, `Duplicate`, `Full`.
     pub async fn start(&self, request: RunRequest) -> Result<Run, RunError> {
         let RunRequest { key, message, policy } = request;
+        let interrupts = (policy.mode == BusyMode::Interrupt).then(|| message.authority.clone());
         let (sender, events) = mpsc::channel(EVENTS);
         let id = MessageInbox::fresh_id();
         // Before it is there, or it could end unseen.
         self.0.readers().insert(id.clone(), sender);
         let put = self.0.inbox.put_as(id.clone(), &key, message, policy).await;
         let error = match put {
-            Ok(Ok(())) => return Ok(Run { id, events }),
+            Ok(Ok(())) => {
+                if let Some(authority) = interrupts {
+                    self.0.interrupt_continued(&key, &authority);
+                }
+                return Ok(Run { id, events });
+            }
             Ok(Err(QueueRefusal::Duplicate)) => RunError::Duplicate,
             Ok(Err(QueueRefusal::Full)) => RunError::Full,
             Err(error) => error.into(),
@@ -641,7 +647,8 @@ impl Inner {
             }
         }
         let is_answered = said.is_answered();
-        if is_answered || said.is_left || owed.continued >= CONTINUED {
+        let is_interrupted = self.inbox.interrupts(key, &owed.turn, &owed.authority).await;
+        if is_answered || said.is_left || is_interrupted || owed.continued >= CONTINUED {
             let is_answered = is_answered && !said.messages.is_empty();
             return finished(if is_answered { Outcome::Done } else { Outcome::Aborted }).await;
         }

@@ -73,10 +73,12 @@ fn with(world: &World, library: &std::path::Path, args: &[&str]) -> CommandOutpu
 #[cfg(target_os = "linux")]
 #[test]
 fn a_clock_that_jumps_back() {
+    // At each look it is further back.
     const CLOCK: &str = "#include <time.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n\
         int clock_gettime(clockid_t id, struct timespec *at) {\n\
+          static _Atomic long looks;\n\
           int got = syscall(SYS_clock_gettime, id, at);\n\
-          if (id == CLOCK_REALTIME) at->tv_sec = 1000000000;\n\
+          if (id == CLOCK_REALTIME) at->tv_sec = 1000000000 - looks++;\n\
           return got;\n}\n";
     let world = World::unprivileged(vec![Answer::new().text("Hello.").reply(); 3]);
     let Some(library) = in_place_of(&world, CLOCK) else { return };
@@ -86,7 +88,8 @@ fn a_clock_that_jumps_back() {
     assert_eq!(messages(world.requests().last().unwrap()).len(), 5);
     let times: Vec<i64> =
         world.nodes().iter().map(|node| node["timestamp"].as_i64().expect("a time")).collect();
-    assert!(times.len() >= 6 && times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
+    // The start of the session, and three questions with their answers.
+    assert!(times.len() == 7 && times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
     // A session that begins in the past.
     world.server.push(Answer::new().text("Hello.").reply());
     with(&world, &library, &["-p", "new"]).ok();

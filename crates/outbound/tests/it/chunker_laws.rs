@@ -209,7 +209,7 @@ proptest! {
 
     /// A chunker that takes over behind a chunk that left. It knows the text, not where the messages began.
     #[test]
-    fn what_follows_passed_text_keeps_the_laws(
+    fn text_behind_passed_text_keeps_the_laws(
         text in soup(),
         sizes in sizes(),
         again in sizes(),

@@ -282,6 +282,12 @@ impl MessageInbox {
         queue.lock().await.aborting().cloned()
     }
 
+    /// Whether a message that came interrupts this turn of an earlier process, which had these rights.
+    pub(crate) async fn interrupts(&self, key: &SessionKey, turn: &ItemId, authority: &Authority) -> bool {
+        let queue = self.0.queue(key);
+        queue.lock().await.interrupts(turn, authority)
+    }
+
     /// The prompt of a turn is part of a session, and its row left the store with that commit.
     ///
     /// # Errors

@@ -163,6 +163,13 @@ pub struct QueueTurn {
     pub group: MessageGroup,
     /// The prompt.
     pub input: UserInput,
+    /// Whether it came to interrupt what ran before it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub interrupts: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl QueueTurn {
@@ -179,7 +186,8 @@ impl QueueTurn {
         };
         let members = messages.iter().map(|message| message.id.clone()).collect();
         let message_ids = messages.iter().filter_map(|message| message.message_id.clone()).collect();
-        Some(Self { id: format!("turn-{first}").into(), members, message_ids, group, input })
+        let interrupts = messages.iter().any(|message| message.mode == BusyMode::Interrupt);
+        Some(Self { id: format!("turn-{first}").into(), members, message_ids, group, input, interrupts })
     }
 }
 

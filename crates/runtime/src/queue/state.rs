@@ -391,6 +391,17 @@ impl SessionQueue {
         self.failed.push_front(FailedTurn { turn: active.turn, attempts, at });
     }
 
+    /// Whether anything that is still to be said interrupts this turn, which a process before this one began with these rights.
+    pub(super) fn interrupts(&self, turn: &ItemId, authority: &Authority) -> bool {
+        let comes = |message: &Arc<QueuedMessage>| {
+            message.mode == BusyMode::Interrupt && message.authority.may_stop(authority)
+        };
+        let active = self.active.iter().map(|active| &active.turn);
+        let mut turns = active.chain(self.failed.iter().map(|failed| &failed.turn));
+        self.held().any(comes)
+            || turns.any(|one| one.interrupts && one.id != *turn && one.group.authority.may_stop(authority))
+    }
+
     /// The turn that is being aborted.
     pub(super) fn aborting(&self) -> Option<&ItemId> {
         self.active.as_ref().filter(|active| active.aborting.is_some()).map(|active| &active.turn.id)

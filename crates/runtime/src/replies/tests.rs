@@ -8,14 +8,14 @@ use quipu::protocol::{Message, Outcome};
 use quipu::store::Upkeep as _;
 use quipu_host::{Home, OpenRequest};
 use quipu_outbound::{Acknowledgement, BreakPreference, ChunkOptions, SinkFuture, StreamOutput};
-use quipu_testkit::{Answer, Gate, accepted_until_killed};
+use quipu_testkit::{Answer, Gate, Reply, accepted_until_killed};
 use tokio::sync::watch;
 
 use super::flow::FlowWorld;
 use super::*;
 use crate::host_sessions::{HostSessionLimits, HostSessions};
 use crate::lanes::{LaneSettings, Lanes};
-use crate::queue::{BusyMode, DropRule, InboxError, MessageInbox, QueuePolicy};
+use crate::queue::{Authority, BusyMode, DropRule, InboxError, MessageInbox, QueuePolicy};
 use crate::run::{Acceptance, Conversations, RunEvent, RunRequest};
 use crate::testing::{self, World, gated, request, says};
 
@@ -195,10 +195,10 @@ async fn undelivered_replies_are_offered_by_the_next_process() {
     assert_eq!(rows(&world).await, 0);
 }
 
-/// A process ended while a run was asking its model: the prompt is part of the session, and no answer. The next request has one.
-async fn ended_before_the_answer() -> (World, Arc<Chat>) {
+/// A process ended while a run was asking its model: the prompt is part of the session, and no answer. The next requests have these.
+async fn ended_before_the_answer(answers: impl IntoIterator<Item = Reply>) -> (World, Arc<Chat>) {
     let gate = Gate::new();
-    let world = World::new([gated(&gate, "never"), says("the answer")]);
+    let world = World::new([gated(&gate, "never")].into_iter().chain(answers));
     let chat = Chat::new([]);
     let first = replies(&world, &chat).await;
     world
@@ -216,7 +216,7 @@ async fn ended_before_the_answer() -> (World, Arc<Chat>) {
 
 #[tokio::test]
 async fn run_of_an_ended_process_is_continued_and_answered() {
-    let (world, chat) = ended_before_the_answer().await;
+    let (world, chat) = ended_before_the_answer([says("the answer")]).await;
     let second = replies(&world, &chat).await;
     let kept = second.clone();
     world.serve_replies(&second, |_| async move { kept.idle().await }).await;
@@ -224,9 +224,70 @@ async fn run_of_an_ended_process_is_continued_and_answered() {
     assert_eq!(rows(&world).await, 0);
 }
 
+/// A process queued the message, and ended before it had aborted what ran.
+#[tokio::test]
+async fn message_that_interrupts_ends_a_run_also_behind_a_crash() {
+    for (sender, expected) in [("anna", &["new"][..]), ("bob", &["old", "new"][..])] {
+        let answers = expected.iter().map(|text| says(text)).collect::<Vec<_>>();
+        let (world, chat) = ended_before_the_answer(answers).await;
+        let RunRequest { key, mut message, policy } =
+            request("agent:main:main", "stop that and do this", BusyMode::Interrupt);
+        message.authority =
+            Authority { sender: Some(sender.to_owned()), is_owner: sender == "anna", ..message.authority };
+        let store: Arc<dyn Graph> = world.home.store().await.unwrap();
+        let sealer = Arc::new(quipu::Sealer::new([7; 32]));
+        let put: Result<_, InboxError> =
+            MessageInbox::with(
+                store,
+                sealer,
+                |inbox, _| async move { inbox.put(&key, message, policy).await },
+            )
+            .await;
+        put.unwrap().unwrap();
+        let second = replies(&world, &chat).await;
+        let kept = second.clone();
+        let texts = world
+            .serve_replies(&second, |conversations| async move {
+                let (_, run) = conversations.continued().pop().unwrap();
+                let outcome = run.outcome().await.unwrap().outcome.clone();
+                assert_eq!(outcome == Outcome::Aborted, sender == "anna", "{outcome:?}");
+                let mut taken = chat.taken.subscribe();
+                drop(taken.wait_for(|taken| taken.len() == expected.len()).await.unwrap());
+                kept.idle().await;
+                chat.texts()
+            })
+            .await;
+        assert_eq!(texts, expected);
+        assert_eq!(world.server.requests().len(), 1 + expected.len());
+        assert_eq!(rows(&world).await, 0);
+    }
+}
+
+#[tokio::test]
+async fn message_that_interrupts_aborts_a_continued_run() {
+    let gate = Gate::new();
+    let (world, chat) = ended_before_the_answer([gated(&gate, "old"), says("new")]).await;
+    let second = replies(&world, &chat).await;
+    let kept = second.clone();
+    world
+        .serve_replies(&second, |conversations| async move {
+            let (_, run) = conversations.continued().pop().unwrap();
+            gate.reached().await;
+            let message = request("agent:main:main", "stop that and do this", BusyMode::Interrupt);
+            let new = conversations.start(message).await.unwrap();
+            let ended = tokio::time::timeout(Duration::from_secs(60), run.outcome()).await;
+            assert_eq!(ended.expect("it is aborted").unwrap().outcome, Outcome::Aborted);
+            assert_eq!(new.outcome().await.unwrap().outcome, Outcome::Done);
+            kept.idle().await;
+        })
+        .await;
+    assert_eq!(chat.texts(), ["new"]);
+    assert_eq!(rows(&world).await, 0);
+}
+
 #[tokio::test]
 async fn run_that_could_not_be_continued_is_tried_again() {
-    let (world, chat) = ended_before_the_answer().await;
+    let (world, chat) = ended_before_the_answer([says("the answer")]).await;
     let second = replies(&world, &chat).await;
     let of = second.clone();
     let with_replies = move |all: Conversations| all.with_replies(of);

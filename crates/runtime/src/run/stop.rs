@@ -27,6 +27,11 @@ impl RunStop {
         *self.begun.get_or_init(|| true)
     }
 
+    /// Whether the run began.
+    fn has_begun(&self) -> bool {
+        self.begun.get() == Some(&true)
+    }
+
     /// Resolved = the run was to be stopped before it began, and does not begin.
     pub(super) async fn given_up(&self) {
         self.asked.cancelled().await;
@@ -78,6 +83,15 @@ impl Inner {
             tokio::time::sleep(STORE_RETRY).await;
         }
         self.say_ended(&owed.members, RunOutcome::unseen(owed.session, Outcome::Aborted));
+    }
+
+    /// Aborts a run of an earlier process for a message that is queued. One that has yet to begin sees the message itself.
+    pub(super) fn interrupt_continued(&self, key: &SessionKey, authority: &Authority) {
+        let continued = lock(&self.continued);
+        let run = continued.get(key).filter(|run| authority.may_stop(&run.group.authority));
+        if let Some(run) = run.filter(|run| run.stop.has_begun()) {
+            run.stop.asked.cancel();
+        }
     }
 
     /// Gives up what is owed to somebody who stops it, where nothing runs that would say it.

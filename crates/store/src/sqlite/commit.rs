@@ -510,6 +510,9 @@ fn holder(connection: &Connection, name: &RefName) -> Outcome<Option<Holder>> {
     Ok(holder.optional()?)
 }
 
+/// The end of a lease that was given back: past by every clock, also one that was set back since.
+const GIVEN_BACK: i64 = i64::MIN;
+
 /// Takes, renews or (with a `ttl` of 0 ms) gives back a lease.
 pub(super) fn lease(connection: &Connection, name: &RefName, owner: &Owner, ttl: i64) -> Outcome<Fence> {
     let now = rows::now();
@@ -522,16 +525,12 @@ pub(super) fn lease(connection: &Connection, name: &RefName, owner: &Owner, ttl:
             return Err(StoreError::Fenced { name: name.clone(), owner: holder.owner.clone() }.into());
         }
     };
+    let expires = if ttl == 0 { GIVEN_BACK } else { now.saturating_add(ttl) };
     connection
         .prepare_cached(
             "INSERT INTO quipu_lease (ref, owner, fence, expires) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (ref) \
              DO UPDATE SET owner = excluded.owner, fence = excluded.fence, expires = excluded.expires",
         )?
-        .execute(params![
-            name.as_str(),
-            owner.0,
-            i64::try_from(fence.0).unwrap_or(i64::MAX),
-            now.saturating_add(ttl)
-        ])?;
+        .execute(params![name.as_str(), owner.0, i64::try_from(fence.0).unwrap_or(i64::MAX), expires])?;
     Ok(fence)
 }
