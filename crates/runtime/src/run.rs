@@ -331,7 +331,12 @@ impl Conversations {
                 Err(error) => return Err(error),
             };
             match effect {
-                QueueEffect::Start(turn) => self.begin(key, turn),
+                QueueEffect::Start(turn) => {
+                    if turn.interrupts {
+                        self.0.interrupt_continued(&key, &turn.group.authority);
+                    }
+                    self.begin(key, turn);
+                }
                 QueueEffect::Abort => {
                     if let Some(run) = lock(&self.0.active).get(&key) {
                         run.stop.asked.cancel();
@@ -647,6 +652,7 @@ impl Inner {
             }
         }
         let is_answered = said.is_answered();
+        stop.continues();
         let is_interrupted = self.inbox.interrupts(key, &owed.turn, &owed.authority).await;
         if is_answered || said.is_left || is_interrupted || owed.continued >= CONTINUED {
             let is_answered = is_answered && !said.messages.is_empty();

@@ -108,7 +108,8 @@ impl FenceScanner {
 
     /// Whether a block ends at this position.
     pub(super) fn ends_at(&self, at: usize) -> bool {
-        self.spans.iter().take_while(|span| span.start < at).any(|span| span.end == Some(at))
+        let before = self.spans.partition_point(|span| span.start < at).checked_sub(1);
+        before.and_then(|index| self.spans.get(index)).is_some_and(|span| span.end == Some(at))
     }
 
     /// Whether a break here would cut a block, or a line that opens one as far as is known.

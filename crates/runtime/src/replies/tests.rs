@@ -224,26 +224,31 @@ async fn run_of_an_ended_process_is_continued_and_answered() {
     assert_eq!(rows(&world).await, 0);
 }
 
+fn interrupting() -> RunRequest {
+    request("agent:main:main", "stop that and do this", BusyMode::Interrupt)
+}
+
+/// Puts a message where the next process finds it.
+async fn queue(world: &World, request: RunRequest) {
+    let RunRequest { key, message, policy } = request;
+    let store: Arc<dyn Graph> = world.home.store().await.unwrap();
+    let sealer = Arc::new(quipu::Sealer::new([7; 32]));
+    let put: Result<_, InboxError> =
+        MessageInbox::with(store, sealer, |inbox, _| async move { inbox.put(&key, message, policy).await })
+            .await;
+    put.unwrap().unwrap();
+}
+
 /// A process queued the message, and ended before it had aborted what ran.
 #[tokio::test]
 async fn message_that_interrupts_ends_a_run_also_behind_a_crash() {
     for (sender, expected) in [("anna", &["new"][..]), ("bob", &["old", "new"][..])] {
         let answers = expected.iter().map(|text| says(text)).collect::<Vec<_>>();
         let (world, chat) = ended_before_the_answer(answers).await;
-        let RunRequest { key, mut message, policy } =
-            request("agent:main:main", "stop that and do this", BusyMode::Interrupt);
-        message.authority =
-            Authority { sender: Some(sender.to_owned()), is_owner: sender == "anna", ..message.authority };
-        let store: Arc<dyn Graph> = world.home.store().await.unwrap();
-        let sealer = Arc::new(quipu::Sealer::new([7; 32]));
-        let put: Result<_, InboxError> =
-            MessageInbox::with(
-                store,
-                sealer,
-                |inbox, _| async move { inbox.put(&key, message, policy).await },
-            )
-            .await;
-        put.unwrap().unwrap();
+        let mut message = interrupting();
+        message.message.authority.sender = Some(sender.to_owned());
+        message.message.authority.is_owner = sender == "anna";
+        queue(&world, message).await;
         let second = replies(&world, &chat).await;
         let kept = second.clone();
         let texts = world
@@ -263,6 +268,35 @@ async fn message_that_interrupts_ends_a_run_also_behind_a_crash() {
     }
 }
 
+/// The process of the run ended behind its answer, and before that was stored as a reply.
+#[tokio::test]
+async fn message_that_interrupts_drops_no_finished_answer() {
+    let (world, chat) = (World::new([says("old"), says("new")]), Chat::new([]));
+    let message = request("agent:main:main", "hello", BusyMode::Followup);
+    let key = message.key.clone();
+    let (route, authority) = (message.message.route.clone(), message.message.authority.clone());
+    let (id, session) = world
+        .serve(None, 0, |conversations, _| async move {
+            let run = conversations.start(message).await.unwrap();
+            (run.id.clone(), run.outcome().await.unwrap().session.clone())
+        })
+        .await;
+    let turn = format!("turn-{id}").into();
+    let owed = OwedReply { turn, session, route, authority, members: vec![id], ..owed_reply() };
+    replies(&world, &chat).await.put_owed(&key, owed, Vec::new()).await.unwrap();
+    queue(&world, interrupting()).await;
+    let second = replies(&world, &chat).await;
+    world
+        .serve_replies(&second, |conversations| async move {
+            let (_, run) = conversations.continued().pop().unwrap();
+            assert_eq!(run.outcome().await.unwrap().outcome, Outcome::Done);
+            let mut taken = chat.taken.subscribe();
+            let taken = taken.wait_for(|taken| taken.len() == 2).await.unwrap();
+            assert_eq!((taken[0].2.as_str(), taken[1].2.as_str()), ("old", "new"));
+        })
+        .await;
+}
+
 #[tokio::test]
 async fn message_that_interrupts_aborts_a_continued_run() {
     let gate = Gate::new();
@@ -273,8 +307,7 @@ async fn message_that_interrupts_aborts_a_continued_run() {
         .serve_replies(&second, |conversations| async move {
             let (_, run) = conversations.continued().pop().unwrap();
             gate.reached().await;
-            let message = request("agent:main:main", "stop that and do this", BusyMode::Interrupt);
-            let new = conversations.start(message).await.unwrap();
+            let new = conversations.start(interrupting()).await.unwrap();
             let ended = tokio::time::timeout(Duration::from_secs(60), run.outcome()).await;
             assert_eq!(ended.expect("it is aborted").unwrap().outcome, Outcome::Aborted);
             assert_eq!(new.outcome().await.unwrap().outcome, Outcome::Done);
@@ -531,6 +564,24 @@ async fn processes_are_killed(timing: ReplyTiming) {
     println!("{} accepted, {} replies", accepted.len(), texts.len());
 }
 
+fn owed_reply() -> OwedReply {
+    OwedReply {
+        turn: "".into(),
+        session: "".into(),
+        base: None,
+        route: Route::default(),
+        authority: Authority::default(),
+        message: None,
+        members: Vec::new(),
+        answers: 0,
+        next: Some(0),
+        taken: Vec::new(),
+        handed: Vec::new(),
+        continued: 0,
+        sent: Vec::new(),
+    }
+}
+
 #[tokio::test]
 async fn message_of_an_interrupted_call_counts_as_sent() {
     let message = |value: serde_json::Value| -> Message { serde_json::from_value(value).unwrap() };
@@ -556,21 +607,7 @@ async fn message_of_an_interrupted_call_counts_as_sent() {
     let first = replies(&world, &chat).await;
     let key = SessionKey::parse("agent:main:main").unwrap();
     let route = Route { channel: "irc".into(), ..Route::default() };
-    let owed = OwedReply {
-        turn: "turn".into(),
-        session: "s".into(),
-        base: None,
-        route,
-        authority: Default::default(),
-        message: None,
-        members: Vec::new(),
-        answers: 0,
-        next: Some(0),
-        taken: Vec::new(),
-        handed: Vec::new(),
-        continued: 0,
-        sent: Vec::new(),
-    };
+    let owed = OwedReply { turn: "turn".into(), session: "s".into(), route, ..owed_reply() };
     first.put_owed(&key, owed, Vec::new()).await.unwrap();
     let posted = |run: &str, text: &str| PostedMessage {
         call: (run.into(), "c".into()),

@@ -1,6 +1,7 @@
 //! How runs are stopped, and which runs of an earlier process are continued.
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use quipu::protocol::{ItemId, Outcome};
@@ -19,6 +20,8 @@ pub(super) struct RunStop {
     pub(super) stored: CancellationToken,
     /// Whether it began, or is given up before that.
     begun: Arc<OnceLock<bool>>,
+    /// What a run of an earlier process had said is known, and its model is about to be asked again.
+    continues: Arc<AtomicBool>,
 }
 
 impl RunStop {
@@ -27,9 +30,9 @@ impl RunStop {
         *self.begun.get_or_init(|| true)
     }
 
-    /// Whether the run began.
-    fn has_begun(&self) -> bool {
-        self.begun.get() == Some(&true)
+    /// From here on a message that interrupts aborts the run; one that came before is met by who continues it, in the inbox.
+    pub(super) fn continues(&self) {
+        self.continues.store(true, Ordering::SeqCst);
     }
 
     /// Resolved = the run was to be stopped before it began, and does not begin.
@@ -85,11 +88,11 @@ impl Inner {
         self.say_ended(&owed.members, RunOutcome::unseen(owed.session, Outcome::Aborted));
     }
 
-    /// Aborts a run of an earlier process for a message that is queued. One that has yet to begin sees the message itself.
+    /// Aborts a run of an earlier process for a message that is queued. What it had said before is delivered.
     pub(super) fn interrupt_continued(&self, key: &SessionKey, authority: &Authority) {
         let continued = lock(&self.continued);
         let run = continued.get(key).filter(|run| authority.may_stop(&run.group.authority));
-        if let Some(run) = run.filter(|run| run.stop.has_begun()) {
+        if let Some(run) = run.filter(|run| run.stop.continues.load(Ordering::SeqCst)) {
             run.stop.asked.cancel();
         }
     }
