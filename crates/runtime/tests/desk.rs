@@ -37,7 +37,7 @@ mod tests {
             });
             let models = json!({ "providers": { "testing": provider } });
             std::fs::write(world.path("home/models.json"), models.to_string()).unwrap();
-            let settings = json!({ "retry": { "baseDelayMs": 1 }, "defaultProvider": "testing", "defaultModel": "test-1" });
+            let settings = json!({ "retry": { "baseDelayMs": 1 }, "defaultModel": "test-1" });
             std::fs::write(world.path("home/settings.json"), settings.to_string()).unwrap();
             world
         }

@@ -46,7 +46,7 @@ mod tests {
             });
             let models = json!({ "providers": { "testing": provider } });
             std::fs::write(dir.path().join("home/models.json"), models.to_string()).unwrap();
-            let settings = json!({ "defaultProvider": "testing", "defaultModel": "test-1" });
+            let settings = json!({ "defaultModel": "test-1" });
             std::fs::write(dir.path().join("home/settings.json"), settings.to_string()).unwrap();
             let listener = ServerListener::loopback("127.0.0.1:0".parse().unwrap()).await.unwrap();
             let ServerAddress::Loopback(address) = listener.address() else { panic!() };

@@ -42,8 +42,7 @@ fn front_outside_of_the_workspace_drives_two_sessions_at_once() {
     for made in ["work/one", "work/two"] {
         std::fs::create_dir(world.path(made)).unwrap();
     }
-    let settings =
-        json!({ "retry": { "baseDelayMs": 1 }, "defaultProvider": "testing", "defaultModel": MODEL });
+    let settings = json!({ "retry": { "baseDelayMs": 1 }, "defaultModel": MODEL });
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
     let mut command = world.command(example());
     command.arg(&world.program).arg(world.path("work/one")).arg(world.path("work/two"));

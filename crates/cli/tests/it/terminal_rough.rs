@@ -1,17 +1,10 @@
 //! The terminal under rough use: a flood, binary text, and windows that are hardly there.
 
-use quipu_testkit::{Answer, Gate, Reply};
+use quipu_testkit::{Answer, Gate, Reply, process_memory};
 use serde_json::json;
 
 use crate::pty::{CTRL_C, CTRL_D, ESCAPE, PAGE_DOWN, Terminal, held, says};
 use crate::support::{World, bash, call, messages, reached, wire_text};
-
-/// Kilobytes that a process had in memory at most.
-fn peak(terminal: &Terminal) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", terminal.pid())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
 
 /// Bytes of the outputs that were too long to be held.
 fn spilled(world: &World) -> u64 {
@@ -35,7 +28,7 @@ fn a_flood_is_folded_bounded_and_stopped() {
     assert!(shown.matches("flood-of-words").count() < 20, "{shown}");
     terminal.types(ESCAPE);
     terminal.shows("Stopped.");
-    let tool = peak(&terminal);
+    let tool = process_memory(terminal.pid().as_raw().cast_unsigned()).unwrap().peak;
     // And one of the user's own, whose file is shorter.
     terminal.types("!yes another-flood\r");
     terminal.shows("another-flood");
@@ -43,7 +36,7 @@ fn a_flood_is_folded_bounded_and_stopped() {
     terminal.until("another flood", |_| spilled(&world) >= before + (16 << 20));
     terminal.types(ESCAPE);
     terminal.shows("stopped");
-    let both = peak(&terminal);
+    let both = process_memory(terminal.pid().as_raw().cast_unsigned()).unwrap().peak;
     assert!(tool < 150_000 && both < 150_000, "{tool} and {both} kB");
     terminal.types(&format!("{CTRL_C}and now?\r"));
     terminal.settles("Dry again.");

@@ -1,7 +1,7 @@
 //! What models get wrong, and the paths and commands that hang whoever meets them unprepared.
 
 use nix::sys::signal::Signal;
-use quipu_testkit::{Answer, Gate, Reply};
+use quipu_testkit::{Answer, Gate, Reply, process_memory};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -100,10 +100,8 @@ fn endless_output_is_stopped_in_bounded_memory() {
     ]);
     let running = world.start(&["-p", "print"]);
     reached(&gate);
-    let status = std::fs::read_to_string(format!("/proc/{}/status", running.child.id())).unwrap_or_default();
-    if let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) {
-        let most = line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024;
-        assert!(most < 96, "{most} MiB");
+    if let Some(memory) = process_memory(running.child.id()) {
+        assert!(memory.peak < 96 << 10, "{memory:?}");
     }
     gate.open();
     running.wait().ok();

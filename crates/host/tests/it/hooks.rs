@@ -43,10 +43,7 @@ impl World {
         });
         let write = |name: &str, text: String| std::fs::write(root.join(name), text).unwrap();
         write("home/models.json", json!({ "providers": { "testing": provider } }).to_string());
-        write(
-            "home/settings.json",
-            json!({ "defaultProvider": "testing", "defaultModel": "test-1" }).to_string(),
-        );
+        write("home/settings.json", json!({ "defaultModel": "test-1" }).to_string());
         write("work/.quipu/settings.json", json!({ "compaction": { "reserveTokens": 4_321 } }).to_string());
         write("work/AGENTS.md", "Use tabs.".into());
         write("work/EXTRA.md", "Be brief.".into());

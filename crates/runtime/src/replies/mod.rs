@@ -261,19 +261,11 @@ impl Replies {
             // An attempt before did not get further.
             Some(owed) if owed.turn == turn.id && owed.session == view.session => owed,
             _ => OwedReply {
-                turn: turn.id.clone(),
-                session: view.session.clone(),
                 base: view.head,
-                route: route.clone(),
                 authority: turn.group.authority.clone(),
                 message: turn.message_ids.last().cloned(),
                 members: turn.members.clone(),
-                answers: 0,
-                next: Some(0),
-                taken: Vec::new(),
-                handed: Vec::new(),
-                continued: 0,
-                sent: Vec::new(),
+                ..OwedReply::new(turn.id.clone(), view.session.clone(), route.clone())
             },
         };
         let Some(mut flow) = ReplyFlow::of(self, key, &owed) else { return Ok(None) };

@@ -64,6 +64,25 @@ pub(super) struct SentCall {
 const WAYS: usize = 64;
 
 impl OwedReply {
+    /// A turn that has said nothing yet, of nobody's rights.
+    pub(super) fn new(turn: ItemId, session: SessionId, route: Route) -> Self {
+        Self {
+            turn,
+            session,
+            base: None,
+            route,
+            authority: Authority::default(),
+            message: None,
+            members: Vec::new(),
+            answers: 0,
+            next: Some(0),
+            taken: Vec::new(),
+            handed: Vec::new(),
+            continued: 0,
+            sent: Vec::new(),
+        }
+    }
+
     /// Whether a message of the inbox was a prompt of it.
     pub(super) fn has_prompt(&self, item: &ItemId) -> bool {
         self.turn == *item || self.handed.contains(item) || self.members.contains(item)

@@ -15,7 +15,7 @@ use super::flow::FlowWorld;
 use super::*;
 use crate::host_sessions::{HostSessionLimits, HostSessions};
 use crate::lanes::{LaneSettings, Lanes};
-use crate::queue::{Authority, BusyMode, DropRule, InboxError, MessageInbox, QueuePolicy};
+use crate::queue::{BusyMode, DropRule, InboxError, MessageInbox, QueuePolicy};
 use crate::run::{Acceptance, Conversations, RunEvent, RunRequest};
 use crate::testing::{self, World, gated, request, says};
 
@@ -282,7 +282,7 @@ async fn message_that_interrupts_drops_no_finished_answer() {
         })
         .await;
     let turn = format!("turn-{id}").into();
-    let owed = OwedReply { turn, session, route, authority, members: vec![id], ..owed_reply() };
+    let owed = OwedReply { authority, members: vec![id], ..OwedReply::new(turn, session, route) };
     replies(&world, &chat).await.put_owed(&key, owed, Vec::new()).await.unwrap();
     queue(&world, interrupting()).await;
     let second = replies(&world, &chat).await;
@@ -564,24 +564,6 @@ async fn processes_are_killed(timing: ReplyTiming) {
     println!("{} accepted, {} replies", accepted.len(), texts.len());
 }
 
-fn owed_reply() -> OwedReply {
-    OwedReply {
-        turn: "".into(),
-        session: "".into(),
-        base: None,
-        route: Route::default(),
-        authority: Authority::default(),
-        message: None,
-        members: Vec::new(),
-        answers: 0,
-        next: Some(0),
-        taken: Vec::new(),
-        handed: Vec::new(),
-        continued: 0,
-        sent: Vec::new(),
-    }
-}
-
 #[tokio::test]
 async fn message_of_an_interrupted_call_counts_as_sent() {
     let message = |value: serde_json::Value| -> Message { serde_json::from_value(value).unwrap() };
@@ -607,7 +589,7 @@ async fn message_of_an_interrupted_call_counts_as_sent() {
     let first = replies(&world, &chat).await;
     let key = SessionKey::parse("agent:main:main").unwrap();
     let route = Route { channel: "irc".into(), ..Route::default() };
-    let owed = OwedReply { turn: "turn".into(), session: "s".into(), route, ..owed_reply() };
+    let owed = OwedReply::new("turn".into(), "s".into(), route);
     first.put_owed(&key, owed, Vec::new()).await.unwrap();
     let posted = |run: &str, text: &str| PostedMessage {
         call: (run.into(), "c".into()),

@@ -211,10 +211,8 @@ fn helper() {
         let printed = bench.run("bash", json!({"command": "yes | head -c 200000000"})).await;
         assert!(text(&printed).contains("[Showing lines 99998001-100000000 of 100000000. Full output: "));
     });
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-    assert!(kib < 64 * 1024, "{line}");
+    let memory = quipu_testkit::process_memory(std::process::id()).unwrap();
+    assert!(memory.peak < 64 << 10, "{memory:?}");
 }
 
 /// Tools and prompt together have 5 KB of each request.

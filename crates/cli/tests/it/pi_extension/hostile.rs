@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::Write as _;
 
+use quipu_testkit::{ProcessMemory, process_memory};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -216,10 +217,7 @@ fn long_requests_that_wait_are_bounded_together() {
     let codes: Vec<Value> = (0..count).map(|_| helper.answer()["error"]["code"].clone()).collect();
     assert!(codes[0] == "store" && codes.iter().all(Value::is_string), "{codes:?}");
     drop(lock);
-    let status =
-        std::fs::read_to_string(format!("/proc/{}/status", helper.process.running.child.id())).unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    let peak = memory(&helper).peak;
     assert!(peak < 400_000, "{peak} kB");
     helper.process.input = Some(writer.join().unwrap());
     helper.ends();
@@ -250,12 +248,8 @@ fn entries_twice_and_entries_too_late_are_told_apart() {
     super::pi::agrees_with_import(&world, "s1", &file);
 }
 
-/// What the helper has of its own, of `/proc`: in kB.
-fn own_memory(helper: &Helper) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", helper.process.running.child.id()));
-    let status = status.unwrap();
-    let own = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    own.trim().trim_end_matches(" kB").parse().unwrap()
+fn memory(helper: &Helper) -> ProcessMemory {
+    process_memory(helper.process.running.child.id()).unwrap()
 }
 
 #[test]
@@ -263,7 +257,7 @@ fn helper_of_a_long_session_keeps_little_in_memory() {
     let world = World::new([]);
     let mut helper = Helper::start(&world);
     helper.ask("hello", json!({}));
-    let before = own_memory(&helper);
+    let before = memory(&helper).own;
     helper.ask("open", json!({ "header": header("s1") }));
     let words = "words ".repeat(200);
     for number in 0..1_000_usize {
@@ -278,7 +272,7 @@ fn helper_of_a_long_session_keeps_little_in_memory() {
             }
         }
     }
-    let grown = own_memory(&helper).saturating_sub(before);
+    let grown = memory(&helper).own.saturating_sub(before);
     assert!(grown < 20_000, "{grown} kB");
     helper.ends();
 }

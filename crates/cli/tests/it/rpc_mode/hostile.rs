@@ -7,18 +7,11 @@ use std::process::Stdio;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use quipu_testkit::Answer;
+use quipu_testkit::{Answer, process_memory};
 use serde_json::{Value, json};
 
 use super::Rpc;
 use crate::support::*;
-
-/// Kilobytes that a process held at most so far.
-fn peak(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
 
 #[test]
 fn bad_lines_are_answered_and_the_next_command_is_carried_out() {
@@ -108,7 +101,7 @@ fn line_of_a_hundred_megabytes_is_skipped_and_not_held() {
     assert_eq!(answer["command"], "parse");
     assert!(answer["error"].as_str().unwrap().contains("longer than 16 MiB"), "{answer}");
     assert_eq!(rpc.next()["id"], 1);
-    let held = peak(rpc.process.running.child.id());
+    let held = process_memory(rpc.process.running.child.id()).unwrap().peak;
     assert!(held < 200 << 10, "{held} KiB");
     drop(writer.join().unwrap());
     rpc.process.running.wait().ok();
@@ -138,7 +131,7 @@ fn client_that_never_reads_is_waited_for_in_bounded_memory() {
         input.write_all(line).unwrap();
         sent += 1;
     }
-    let held = peak(child.id());
+    let held = process_memory(child.id()).unwrap().peak;
     assert!(held < 250 << 10, "{held} KiB after {sent} commands");
     // It ends in order all the same.
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGTERM).unwrap();

@@ -5,7 +5,7 @@ use super::*;
 
 fn set(world: &World, history: &Value) {
     let settings = json!({
-        "defaultProvider": "testing", "defaultModel": MODEL, "session": { "history": history },
+        "defaultModel": MODEL, "session": { "history": history },
     });
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
 }

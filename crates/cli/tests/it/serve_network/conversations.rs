@@ -258,8 +258,7 @@ fn agent_of_a_conversation_has_its_model_and_workspace() {
     let workspace = world.path("agent-home");
     std::fs::create_dir(&workspace).unwrap();
     let agents = json!({ "ops": { "model": "testing/thinker", "workspace": workspace } });
-    let settings =
-        json!({ "defaultProvider": "testing", "defaultModel": MODEL, "agents": { "byId": agents } });
+    let settings = json!({ "defaultModel": MODEL, "agents": { "byId": agents } });
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
     let server = Server::start(&world);
     let key = "agent:ops:irc:group:g";
@@ -420,7 +419,7 @@ fn heartbeat_follows_its_settings_in_a_running_server() {
     let server = Server::start(&world);
     let set = |every: &str| {
         let agents = json!({ "byId": { "main": { "heartbeat": { "every": every } } } });
-        let settings = json!({ "defaultProvider": "testing", "defaultModel": MODEL, "agents": agents });
+        let settings = json!({ "defaultModel": MODEL, "agents": agents });
         std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
     };
     let wake = || server.post(&format!("/v1/conversations/{MAIN}/wake"), &json!({}));

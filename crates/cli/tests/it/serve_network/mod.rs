@@ -55,8 +55,7 @@ fn world(script: impl IntoIterator<Item = Reply>) -> World {
 
 /// Writes settings with a model for new sessions, and these members besides.
 fn configure(world: &World, more: &Value) {
-    let mut settings =
-        json!({ "retry": { "baseDelayMs": 1 }, "defaultProvider": "testing", "defaultModel": MODEL });
+    let mut settings = json!({ "retry": { "baseDelayMs": 1 }, "defaultModel": MODEL });
     settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
 }
