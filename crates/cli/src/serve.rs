@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::net::SocketAddr as SocketPath;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -143,7 +144,13 @@ impl InstallArgs {
         let home = &home(&self.place.store)?;
         let mut words = vec![PathBuf::from("serve")];
         match (&self.place.socket, self.place.listen.unwrap_or(LISTEN)) {
-            (Some(path), _) => words.extend(["--socket".into(), std::path::absolute(path)?]),
+            (Some(path), _) => {
+                let path = std::path::absolute(path)?;
+                if SocketPath::from_pathname(&path).is_err() {
+                    return Err(failure(ServerError::PathTooLong(path)));
+                }
+                words.extend(["--socket".into(), path]);
+            }
             (None, address) if !address.ip().is_loopback() => {
                 return Err(failure(ServerError::NotLoopback(address)));
             }

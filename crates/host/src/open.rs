@@ -28,7 +28,7 @@ use crate::resources::ResourceSet;
 use crate::saved::SavedPermissions;
 use crate::session_file::{self, FileSession, Mirror};
 use crate::settings::CompactionMode;
-use crate::tool_filter::SettingsToolFilter;
+use crate::tool_filter::{SettingsToolFilter, ToolSandbox};
 use crate::{Advice, CallPrices, Failure, Home, OpenRequest, SessionTarget};
 
 /// An open session, and what belongs to it.
@@ -92,6 +92,14 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
     if request.cwd.is_some() && matches!(request.which, SessionTarget::New | SessionTarget::Newest) {
         return Err(Failure::request("a working directory was given, but no session to continue in it")
             .advise(Advice::NameForDirectory));
+    }
+    let audience = &request.audience;
+    if let Some(id) =
+        audience.agent.as_deref().filter(|id| audience.is_known_only && *id != crate::sandbox::MAIN)
+        && home.config().named_agent(id).is_none()
+    {
+        let text = format!("no agent `{id}` is set up; `agents.byId` in the settings names agents");
+        return Err(Failure::request(text));
     }
     let in_sandbox = crate::sandbox::in_own_workspace(home, request)?;
     let request = in_sandbox.as_ref().unwrap_or(request);
@@ -481,7 +489,11 @@ async fn prepare(
     // What is replayed has the tools of its recording.
     let mut tool_filter = None;
     if replay.is_none() {
-        let filter = SettingsToolFilter::new(&config, &request.audience, permissions.clone());
+        let sandbox = match crate::sandbox::applies(&config.sandbox, request.conversation.as_ref()) {
+            true => ToolSandbox::OfScope,
+            false => ToolSandbox::Plain,
+        };
+        let filter = SettingsToolFilter::new(&config, &request.audience, permissions.clone(), sandbox);
         options.tool_filter = Some(filter.clone());
         tool_filter = Some(filter);
         options
@@ -492,7 +504,7 @@ async fn prepare(
     options.travel = travel_settings(&config, request, replay);
     options.planning = planning_settings(&config, request, last, replay);
     if let Some(files) = workspace {
-        crate::persona::install(&mut options, request, files);
+        crate::persona::install(&mut options, request, files, config.memory.shared);
     }
     Ok(SessionPlan { options, permissions, recorder, budget, unpriced, is_open, tool_filter })
 }

@@ -113,8 +113,13 @@ fn read_file(workspace: &Path, path: &Path) -> FileContent {
 }
 
 /// Puts the prompt into the options, which have their tools already.
-pub(crate) fn install(options: &mut SessionOptions, request: &OpenRequest, files: Vec<WorkspaceFile>) {
-    let inputs = inputs_of(options, request, files);
+pub(crate) fn install(
+    options: &mut SessionOptions,
+    request: &OpenRequest,
+    files: Vec<WorkspaceFile>,
+    shares_memory: bool,
+) {
+    let inputs = inputs_of(options, request, files, shares_memory);
     // Sub-agents have what is in their prompts.
     let of_agents =
         PersonaInputs { mode: PromptMode::Minimal, audience: Audience::SubAgent, ..inputs.clone() };
@@ -127,11 +132,20 @@ pub(crate) fn install(options: &mut SessionOptions, request: &OpenRequest, files
     options.context_sources.push(Arc::new(PersonaSource::new(PERSONA_NOW, now, of_agents)));
 }
 
-/// What the prompt is made of.
-fn inputs_of(options: &SessionOptions, request: &OpenRequest, files: Vec<WorkspaceFile>) -> PersonaInputs {
+/// What the prompt is made of. `shares_memory`: what is remembered of the owner may be known where several people can speak; of conversations
+/// that is the main one of an agent alone.
+fn inputs_of(
+    options: &SessionOptions,
+    request: &OpenRequest,
+    files: Vec<WorkspaceFile>,
+    shares_memory: bool,
+) -> PersonaInputs {
+    let is_main = request.conversation.as_ref().is_some_and(|place| place.is_main);
     let (mode, audience) = match request {
         OpenRequest { is_unattended: true, .. } => (PromptMode::Minimal, Audience::Job),
-        OpenRequest { is_shared: true, .. } => (PromptMode::Full, Audience::Group),
+        OpenRequest { is_shared: true, .. } if !(is_main && shares_memory) => {
+            (PromptMode::Full, Audience::Group)
+        }
         OpenRequest { .. } => (PromptMode::Full, Audience::Owner),
     };
     let tools: Vec<ToolLine> = options
@@ -213,6 +227,7 @@ impl ContextSource for PersonaSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ConversationPlace;
 
     fn refused(found: &FileContent) -> &str {
         match found {
@@ -260,20 +275,31 @@ mod tests {
     fn request_decides_mode_and_files() {
         let script = Arc::new(quipu::Script::new(Vec::new()));
         let options = SessionOptions::new("/w", Arc::default(), script);
-        let files = |request: &OpenRequest| {
+        let of = |request: &OpenRequest, shares_memory: bool| {
             let content = FileContent::Text("x".into());
             let all = WorkspaceName::ALL.into_iter();
             let all = all.map(|name| WorkspaceFile { name, path: "/w".into(), content: content.clone() });
-            let inputs = inputs_of(&options, request, all.collect());
+            let inputs = inputs_of(&options, request, all.collect(), shares_memory);
             let sections = sections(&inputs);
             let files = sections.iter().filter_map(|section| section.file.as_ref());
             (inputs.mode, files.map(|file| file.name.file()).collect::<Vec<_>>())
         };
+        let files = |request: &OpenRequest| of(request, false);
         let few = ["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md"];
         let (mode, found) = files(&OpenRequest::default());
         assert_eq!((mode, found.len()), (PromptMode::Full, 8));
         let (mode, found) = files(&OpenRequest { is_shared: true, ..OpenRequest::default() });
         assert!(mode == PromptMode::Full && !found.contains(&"MEMORY.md") && found.len() == 7);
+        let place =
+            |is_main| ConversationPlace { agent: "main".into(), name: "agent:main:x".into(), is_main };
+        let conversation = |is_main| OpenRequest {
+            is_shared: true,
+            conversation: Some(place(is_main)),
+            ..OpenRequest::default()
+        };
+        assert_eq!(of(&conversation(true), true).1.len(), 8);
+        assert_eq!(of(&conversation(true), false).1.len(), 7, "not unless the settings say so");
+        assert_eq!(of(&conversation(false), true).1.len(), 7, "a group");
         let job = OpenRequest { is_unattended: true, is_shared: true, ..OpenRequest::default() };
         assert_eq!(files(&job), (PromptMode::Minimal, few.to_vec()));
     }

@@ -72,6 +72,8 @@ pub struct SessionAudience {
     pub group: Option<ChatGroup>,
     /// Who sent the message; `None` where the person in front did.
     pub sender: Option<Sender>,
+    /// The agent must be set up, unless it is `main`: a session of another one is not opened, as nothing would narrow its tools any more.
+    pub is_known_only: bool,
 }
 
 /// Which conversation a session is for, as sandboxes of a scope tell them apart.

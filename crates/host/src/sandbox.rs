@@ -45,10 +45,10 @@ pub(crate) fn doors(home: &Home) -> Doors {
 /// Where commands in a container find the workspace.
 const WORKSPACE: &str = "/workspace";
 /// The agent of sessions that are for no conversation.
-const MAIN: &str = "main";
+pub(crate) const MAIN: &str = "main";
 
 /// Whether the session of a conversation works in a sandbox of a scope.
-fn applies(settings: &SandboxSettings, conversation: Option<&ConversationPlace>) -> bool {
+pub(crate) fn applies(settings: &SandboxSettings, conversation: Option<&ConversationPlace>) -> bool {
     match settings.mode {
         SandboxMode::Off => false,
         SandboxMode::NonMain => conversation.is_some_and(|place| !place.is_main),

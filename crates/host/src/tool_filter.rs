@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use quipu::{SourceVersion, ToolFilter, ToolFilterAnswer, ToolFilterAsk};
 use quipu_policy::{
     ChatGroup, NameLists, PolicyInput, PolicyLevel, PolicyPlan, PolicyReport, Sender, SubAgentPolicy,
-    ToolName, ToolPolicy, judge, steps,
+    ToolName, ToolPolicy, judge, sandbox_lists, steps,
 };
 
 use quipu_providers::{SchemaChange, schema_dialect, tool_schema};
@@ -13,6 +13,15 @@ use quipu_providers::{SchemaChange, schema_dialect, tool_schema};
 use crate::SessionAudience;
 use crate::saved::SavedPermissions;
 use crate::settings::{Settings, ToolSettings};
+
+/// The sandbox that a session works in, as its tools depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ToolSandbox {
+    /// That of `sandbox.mode`, which has tools of its own by default.
+    OfScope,
+    /// None but the one that confines commands.
+    Plain,
+}
 
 /// The policy of the settings over the tools of a session and its sub-agents.
 #[derive(Debug)]
@@ -27,6 +36,7 @@ pub struct SettingsToolFilter {
     changes: SourceVersion,
     /// Whether commands are confined.
     permissions: Arc<SavedPermissions>,
+    sandbox: ToolSandbox,
     /// The deepest level of sub-agents.
     max_depth: u32,
     /// What came of it the last time for the session itself.
@@ -74,6 +84,7 @@ impl SettingsToolFilter {
         settings: &Settings,
         audience: &SessionAudience,
         permissions: Arc<SavedPermissions>,
+        sandbox: ToolSandbox,
     ) -> Arc<Self> {
         let agent = audience.agent.as_deref().and_then(|id| settings.named_agent(id));
         Arc::new(Self {
@@ -83,6 +94,7 @@ impl SettingsToolFilter {
             sender: Mutex::new(audience.sender.clone()),
             changes: SourceVersion::new(),
             permissions,
+            sandbox,
             max_depth: settings.agents.limits.max_depth,
             last: Mutex::default(),
         })
@@ -108,15 +120,22 @@ impl SettingsToolFilter {
         let sub_agent = SubAgentPolicy { depth: ask.depth, max_depth: self.max_depth, lists };
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let agent = self.agent.as_ref();
-        let sandboxes: [(PolicyLevel, Option<&NameLists>); 2] = [
+        let written = [
             (PolicyLevel::Global, Some(&self.settings.policy.sandbox)),
             (PolicyLevel::Agent, agent.map(|agent| &agent.sandbox)),
         ];
-        let sandboxes: Vec<(PolicyLevel, &NameLists)> = sandboxes
-            .into_iter()
-            .filter(|_| self.permissions.confines())
-            .filter_map(|(level, lists)| Some((level, lists?)))
-            .collect();
+        let with_defaults;
+        let sandboxes: Vec<(PolicyLevel, &NameLists)> = match self.sandbox {
+            ToolSandbox::OfScope => {
+                let own = written.iter().filter_map(|(level, lists)| Some((*level, (*lists)?)));
+                with_defaults = scope_lists(own);
+                vec![(with_defaults.0, &with_defaults.1)]
+            }
+            ToolSandbox::Plain if self.permissions.confines() => {
+                written.into_iter().filter_map(|(level, lists)| Some((level, lists?))).collect()
+            }
+            ToolSandbox::Plain => Vec::new(),
+        };
         // The tools of the spawning session are all that is lent, so its policy holds without being repeated.
         steps(&PolicyInput {
             global: Some(&self.settings.policy),
@@ -129,6 +148,20 @@ impl SettingsToolFilter {
             ..PolicyInput::default()
         })
     }
+}
+
+/// The lists of a sandbox of a scope, its defaults included. What the agent says takes the place of what the settings say of all, but what either
+/// denies is denied.
+fn scope_lists<'a>(written: impl Iterator<Item = (PolicyLevel, &'a NameLists)>) -> (PolicyLevel, NameLists) {
+    let (mut level, mut all) = (PolicyLevel::Global, NameLists::default());
+    for (of, lists) in written.filter(|(_, lists)| **lists != NameLists::default()) {
+        level = of;
+        if !lists.allow.is_empty() || !lists.also_allow.is_empty() {
+            (all.allow, all.also_allow) = (lists.allow.clone(), lists.also_allow.clone());
+        }
+        all.deny.extend(lists.deny.iter().cloned());
+    }
+    (level, sandbox_lists(&all))
 }
 
 impl ToolFilter for SettingsToolFilter {

@@ -209,8 +209,8 @@ impl Machine {
     fn expiry_is_due(&self) -> Option<Prune> {
         let expiry = self.cache_expiry.as_deref()?;
         let window = self.prefix.model.context_window;
-        let size = if window == 0 { 0 } else { self.size() };
-        if size <= percent(window, expiry.soft_percent) || !self.cache_is_expired(expiry.ttl_seconds) {
+        let size = if window == 0 { return None } else { self.size() };
+        if size < percent(window, expiry.soft_percent) || !self.cache_is_expired(expiry.ttl_seconds) {
             return None;
         }
         let end = last_turns(&self.messages, expiry.keep_answers)?;
@@ -254,7 +254,7 @@ impl Machine {
         let PruneSettings { enabled, trigger_percent, clear_at_least_percent, keep_turns, min_characters } =
             self.prune;
         let window = self.prefix.model.context_window;
-        if !enabled || window == 0 || self.size() <= percent(window, trigger_percent) {
+        if !enabled || window == 0 || self.size() < percent(window, trigger_percent) {
             return None;
         }
         let end = last_turns(&self.messages, keep_turns)?;

@@ -94,7 +94,10 @@ pub fn sections(inputs: &PersonaInputs) -> Vec<PersonaSection> {
     all.always("sandbox", &titled("## Sandbox", &inputs.sandbox));
     all.in_full("owner", &owners(&inputs.owners));
     all.always("time_zone", &time_zone(&inputs.time_zone));
-    all.always("file_notices", &file_notices(&files));
+    // What is said of a file that changes changes with it.
+    let (dynamic, stable): (Vec<_>, Vec<_>) =
+        files.into_iter().partition(|file| file.name == WorkspaceName::Heartbeat);
+    all.always("file_notices", &file_notices(&stable));
     all.in_full(
         "directives",
         match inputs.directives {
@@ -109,14 +112,13 @@ pub fn sections(inputs: &PersonaInputs) -> Vec<PersonaSection> {
             ReasoningTags::On => REASONING_TAGS,
         },
     );
-    let (dynamic, stable): (Vec<_>, Vec<_>) =
-        files.into_iter().partition(|file| file.name == WorkspaceName::Heartbeat);
     if stable.iter().any(|file| !file.text.is_empty()) {
         all.always("project_context", &project_context(&stable));
     }
     stable.into_iter().for_each(|file| all.file(file));
     all.in_full("silent_replies", &silent(&inputs.silent_token));
     all.stability = Stability::Changing;
+    all.always("changing_file_notices", &file_notices(&dynamic));
     dynamic.into_iter().for_each(|file| all.file(file));
     if let Some(channel) = &inputs.channel {
         all.in_full(

@@ -222,6 +222,8 @@ impl LoopDetector {
     }
 
     fn remember(&mut self, call: &LoopCall<'_>) {
+        // The first calls behind a compaction were no loop, or the model did something else: from here on it is like any other time.
+        self.compacted.take_if(|seen| seen.len() == AFTER_COMPACTION);
         self.history.push_back(CallRecord {
             id: call.id.to_owned(),
             tool: call.tool.to_owned(),

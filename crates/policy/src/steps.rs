@@ -233,6 +233,9 @@ const SANDBOX_ALLOW: &[&str] = &[
     "sessions_yield",
     "subagents",
     "session_status",
+    // They touch nothing but the session.
+    "todo",
+    "plan",
 ];
 /// Tools that it does not have by default.
 const SANDBOX_DENY: &[&str] = &["browser", "canvas", "nodes", "schedule", "gateway"];

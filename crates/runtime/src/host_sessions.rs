@@ -169,7 +169,7 @@ impl HostSessions {
         Self::new(home, limits, Arc::new(of_key)).await
     }
 
-    /// The same, with tools of conversations.
+    /// The same, with tools of conversations. A session of an agent that is not set up is not opened, unless it is `main`.
     ///
     /// # Errors
     /// The store cannot be opened.
@@ -182,6 +182,7 @@ impl HostSessions {
         let settings = home.clone();
         let of_key = move |key: &SessionKey| {
             let mut request = agent_request(&settings, &request, agent_of(key));
+            request.audience.is_known_only = true;
             request.added_tools.extend(tools(key));
             request
         };
@@ -708,7 +709,7 @@ fn agent_of(key: &SessionKey) -> &str {
 #[must_use]
 pub fn audience_of(key: &SessionKey) -> SessionAudience {
     let (agent, sender) = (Some(agent_of(key).to_owned()), Some(Sender::default()));
-    SessionAudience { agent, group: group_of(key), sender }
+    SessionAudience { agent, group: group_of(key), sender, is_known_only: false }
 }
 
 /// The group that a conversation is in.

@@ -167,6 +167,7 @@ fn state_directory_is_taken_over_once() {
             "added credential openai:default",
             "left credential x:vault",
             "added credential order",
+            "added approval main security allowlist",
             "added approval main /opt/tools/frobnicate",
             "left approval main ~/x/**/rg",
             "left approval main jq",
@@ -464,6 +465,7 @@ fn state_in_databases_is_taken_over_like_files() {
             "added credential anthropic:work",
             "added credential openai:default",
             "added credential order",
+            "added approval main security allowlist",
             "added approval main /opt/tools/frobnicate",
             "added approval ops security deny",
             "added conversation agent:main:main",
@@ -597,4 +599,85 @@ fn agents_of_one_directory_are_told_that_rules_are_shared() {
         texts(&lines, "job", "openclaw/j1").iter().any(|text| text.contains("2 agents work")),
         "{lines:?}"
     );
+}
+
+/// Imports approvals and settings, and gives what the directory of the agent `main` has then: its mode, and its rules in words.
+fn taken(config: &Value, approvals: &str) -> (World, Vec<Value>, Value, Vec<String>) {
+    let world = World::new([]);
+    let dir = world.path("home/.openclaw");
+    std::fs::create_dir_all(world.path("work")).unwrap();
+    put(&dir, "openclaw.json", config.to_string());
+    put(&dir, "exec-approvals.json", approvals);
+    let ran = world.run(&["import", "--state", "openclaw", "--json"]);
+    let lines = ran.json_lines();
+    let file = world.path("home/.quipu/permissions.json");
+    let saved: Value =
+        std::fs::read(file).map_or(Value::Null, |bytes| serde_json::from_slice(&bytes).unwrap());
+    let here = world.path("work").canonicalize().unwrap();
+    let project = saved["projects"][here.to_str().unwrap()].clone();
+    let rules = project["entries"].as_array().into_iter().flatten();
+    let words = rules
+        .map(|entry| format!("{} {}", entry["effect"].as_str().unwrap(), entry["rule"].as_str().unwrap()));
+    let words = words.collect();
+    (world, lines, project["mode"].clone(), words)
+}
+
+#[test]
+fn allowlist_of_a_gateway_asks_about_what_it_lacks() {
+    let agents = |exec: Value| json!({ "agents": { "list": [{ "id": "main", "workspace": "~/../work" }] }, "tools": { "exec": exec } });
+    let patterns =
+        json!({ "version": 1, "agents": { "main": { "allowlist": [{ "pattern": "rg" }] } } }).to_string();
+    let (world, lines, mode, rules) =
+        taken(&agents(json!({ "security": "allowlist", "ask": "off" })), &patterns);
+    assert_eq!((mode, rules), (json!("ask"), vec!["allow bash(rg *)".to_owned()]), "{lines:?}");
+    let asked = world.run(&["permissions", "test", "make all"]);
+    assert!(asked.text().starts_with("asked"), "{}", asked.text());
+    assert!(world.run(&["permissions", "test", "rg x"]).ok().text().contains("allow bash(rg *)"));
+    // Again it is the same, and a mode that is set stays.
+    let again = world.run(&["import", "--state", "openclaw", "--json"]).ok().json_lines();
+    assert!(texts(&again, "approval", "main security allowlist")[0].contains("mode ask"), "{again:?}");
+    world.run(&["permissions", "set", "workspace"]).ok();
+    let kept = world.run(&["import", "--state", "openclaw", "--json"]).ok().json_lines();
+    let line = kept.iter().find(|line| line["key"] == "main security allowlist").unwrap();
+    assert_eq!(line["outcome"], "kept", "{line}");
+    // Patterns alone say the same; full security changes nothing.
+    assert_eq!(taken(&agents(json!({})), &patterns).2, "ask");
+    assert_eq!(taken(&agents(json!({ "security": "full" })), &patterns).2, Value::Null);
+}
+
+#[test]
+fn denial_of_commands_is_never_lost_on_the_way() {
+    let config = |id: &str, exec: Value| json!({ "agents": { "list": [{ "id": id, "workspace": "~/../work", "tools": { "exec": exec } }] } });
+    let denied = vec!["deny bash".to_owned()];
+    let of = |config: &Value, approvals: &str| taken(config, approvals).3;
+    let deny = json!({ "security": "deny" });
+    let one = r#"{"version":1}"#;
+    assert_eq!(of(&config("main", deny.clone()), one), denied);
+    assert_eq!(of(&config(" Main ", deny.clone()), one), denied, "ids are trimmed");
+    assert_eq!(of(&config("main", deny.clone()), r#"{"version":2}"#), denied, "the other file counts");
+    assert_eq!(of(&config("main", deny.clone()), "{"), denied, "the other file counts");
+    let host = |security: &str| {
+        json!({ "version": 1, "defaults": { "security": "deny" },
+            "agents": { "main": { "security": security, "allowlist": [{ "pattern": "rg" }] } } })
+        .to_string()
+    };
+    assert_eq!(of(&config("main", json!({})), &host("denyy")), denied, "what is not known is strict");
+    assert_eq!(of(&config("main", json!({})), &host("full")), ["allow bash(rg *)"]);
+    // What could not be read may have denied it.
+    for broken in [r#"{"version":2}"#, "{"] {
+        let (_, lines, mode, rules) = taken(&config("main", json!({})), broken);
+        assert_eq!((mode, rules.len()), (json!("ask"), 0), "{broken}: {lines:?}");
+    }
+    // An agent that works nowhere is named.
+    for workspace in [json!("clawd"), json!("${NOWHERE}/x"), json!(7)] {
+        let config = json!({ "agents": { "list": [{ "id": "ops", "workspace": workspace }] }, "tools": { "exec": deny } });
+        let (_, lines, _, rules) = taken(&config, one);
+        assert_eq!(rules, [] as [String; 0]);
+        let left = |part: &str, key: &str| {
+            lines.iter().any(|line| {
+                (&line["part"], &line["key"], &line["outcome"]) == (&json!(part), &json!(key), &json!("left"))
+            })
+        };
+        assert!(left("approval", "ops") && left("agent", "ops workspace"), "{lines:?}");
+    }
 }

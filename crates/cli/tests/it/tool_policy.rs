@@ -220,6 +220,35 @@ fn confined_commands_have_lists_of_their_own() {
     assert_eq!(of(&["--agent", "ops"]), Vec::<String>::new(), "nothing is confined");
 }
 
+#[test]
+fn sandbox_of_a_scope_has_tools_of_its_own() {
+    let world = World::new([]);
+    let tools = |sandbox: &serde_json::Value, args: &[&str]| {
+        let agent = json!({ "tools": { "sandbox": { "alsoAllow": ["search_history"], "deny": ["write"] } } });
+        let written = json!({
+            "sandbox": { "mode": "all" },
+            "tools": { "sandbox": sandbox },
+            "agents": { "byId": { "ops": agent } },
+        });
+        settings(&world, &written);
+        report(&world, args)
+    };
+    let has = |offered: &[String], name: &str| offered.iter().any(|one| one == name);
+    let (offered, removed) = tools(&json!({}), &[]);
+    assert!(["bash", "read", "todo", "plan"].iter().all(|name| has(&offered, name)), "{offered:?}");
+    for name in ["search_history", "recall"] {
+        let step = removed.iter().find(|(tool, _)| tool == name).map(|(_, step)| step.as_str());
+        assert_eq!(step, Some("tools.sandbox"), "{name}: {removed:?}");
+    }
+    let (offered, _) = tools(&json!({ "alsoAllow": ["recall"], "deny": ["edit"] }), &[]);
+    assert!(has(&offered, "recall") && !has(&offered, "edit"), "{offered:?}");
+    let (offered, _) = tools(&json!({ "alsoAllow": ["recall"], "deny": ["edit"] }), &["--agent", "ops"]);
+    assert!(has(&offered, "search_history") && !has(&offered, "recall"), "{offered:?}");
+    assert!(!has(&offered, "edit") && !has(&offered, "write"), "what either denies: {offered:?}");
+    let (offered, _) = tools(&json!({ "allow": ["read"] }), &[]);
+    assert_eq!(offered, ["read"]);
+}
+
 /// A policy of an agent, a group or a sender that cannot be read leaves nothing open.
 #[test]
 fn unreadable_policies_of_agents_groups_and_senders_close() {
@@ -340,4 +369,22 @@ fn poll_of_a_command_that_prints_nothing_is_rejected() {
     world.run(&["-p", "go"]).ok();
     let told = messages(world.requests().last().unwrap()).iter().map(Value::to_string).collect::<String>();
     assert!(told.contains("`background` was asked 3 times and found nothing new"), "{told}");
+}
+
+/// A file of settings that is not JSON opens nothing that it closed.
+#[test]
+fn settings_that_are_no_json_close_what_they_name() {
+    let world = World::new([]);
+    let file = world.path("home/.quipu/settings.json");
+    let named = r#"{ "defaultModel": "testing/test-1", "tools": { "deny": ["bash"] }, "agents": { "byId": {"#;
+    std::fs::write(&file, named).unwrap();
+    let ran = world.run(&["tools", "--json"]).ok();
+    let report = ran.json();
+    assert_eq!(report["offered"], json!([]), "{report}");
+    assert!(ran.err.contains("tools.deny, agents.byId cannot be read: no tools are offered"), "{}", ran.err);
+    assert!(ran.err.contains("agents get no tools"), "{}", ran.err);
+    // What it does not name is as ever.
+    std::fs::write(&file, r#"{ "theme": "dark", "#).unwrap();
+    let (offered, removed) = self::report(&world, &[]);
+    assert!(offered.contains(&"bash".to_owned()) && removed.is_empty(), "{removed:?}");
 }

@@ -232,17 +232,43 @@ impl Layer {
             }],
             ..Self::default()
         };
-        let bytes = match bytes {
-            Ok(Some(bytes)) => bytes,
+        let (mut layer, text) = match bytes {
+            Ok(Some(bytes)) => match String::from_utf8(bytes) {
+                Ok(text) => (Self::of_text(source, &text), Some(text)),
+                Err(error) => {
+                    let at = error.utf8_error().valid_up_to();
+                    let layer = unreadable(format!("it is not text (UTF-8) from byte {at} on"));
+                    (layer, Some(String::from_utf8_lossy(error.as_bytes()).into_owned()))
+                }
+            },
             Ok(None) => return Self::default(),
-            Err(why) => return unreadable(why),
+            Err(why) => (unreadable(why), None),
         };
-        match String::from_utf8(bytes) {
-            Ok(text) => Self::of_text(source, &text),
-            Err(error) => {
-                let at = error.utf8_error().valid_up_to();
-                unreadable(format!("it is not text (UTF-8) from byte {at} on"))
+        if layer.problems.iter().any(Problem::is_of_the_whole) && matches!(source, Source::User(_)) {
+            layer.close_unread(source, text.as_deref());
+        }
+        layer
+    }
+
+    /// Closes what narrows tools or confines commands, as far as a file of which nothing can be used names it.
+    fn close_unread(&mut self, source: &Source, text: Option<&str>) {
+        let is_named =
+            |key: &&Key| text.is_none_or(|text| key.name.split('.').all(|part| text.contains(part)));
+        let (mut names, mut effects) = (Vec::new(), Vec::new());
+        for key in KEYS.iter().filter(is_named) {
+            let (Some(value), mut told) = closed(key.name, None, vec![String::new()]) else { continue };
+            self.values.insert(key.name, value);
+            names.push(key.name);
+            let what = told.pop().unwrap_or_default();
+            let effect = what.split_once(": ").map_or(what.clone(), |(_, effect)| effect.to_owned());
+            if !effects.contains(&effect) {
+                effects.push(effect);
             }
+        }
+        if let Some(key) = names.first() {
+            let what = format!("{} cannot be read: {}", names.join(", "), effects.join("; "));
+            let kind = ProblemKind::Invalid { key, what };
+            self.problems.push(Problem { source: source.clone(), line: None, kind });
         }
     }
 
@@ -321,8 +347,14 @@ impl Layer {
 
     /// What could be used before and cannot any more stays as it was.
     pub(super) fn keep_from(&mut self, before: &Self) {
+        let is_lost = self.problems.iter().any(Problem::is_of_the_whole);
+        if is_lost && !before.values.is_empty() {
+            // What was closed is known.
+            self.problems.retain(|problem| !matches!(problem.kind, ProblemKind::Invalid { .. }));
+            self.values.clear();
+        }
         for (name, value) in &before.values {
-            let hidden = self.problems.iter().any(|problem| problem.is_of_the_whole() || problem.hides(name));
+            let hidden = is_lost || self.problems.iter().any(|problem| problem.hides(name));
             if hidden && !self.values.contains_key(name) {
                 self.values.insert(name, value.clone());
             }

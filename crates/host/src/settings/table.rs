@@ -350,6 +350,14 @@ pub const KEYS: &[Key] = &[
         "only these tools while commands are confined",
     ),
     key(
+        "tools.sandbox.alsoAllow",
+        Kind::List(Item::ToolName),
+        "[]",
+        NextSession,
+        TOOLS,
+        "these tools beside the default ones of sessions in a sandbox of `sandbox.mode`",
+    ),
+    key(
         "tools.sandbox.deny",
         Kind::List(Item::ToolName),
         "[]",

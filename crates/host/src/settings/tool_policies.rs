@@ -155,7 +155,8 @@ fn check_policy(name: &str, members: &[&str], value: &Value, of: &str) -> (Value
                 None => Some(format!("{name}.{member} must be an object")),
             },
             ("sandbox", None) => {
-                let (inner, wrong) = check_policy(&format!("{name}.sandbox"), &["allow", "deny"], value, of);
+                let (inner, wrong) =
+                    check_policy(&format!("{name}.sandbox"), &["allow", "alsoAllow", "deny"], value, of);
                 problems.extend(wrong);
                 kept.insert(member.clone(), inner);
                 continue;

@@ -59,7 +59,7 @@ impl ToolSettings {
                 by_sender: sender_policies(value("tools.bySender")),
                 sandbox: NameLists {
                     allow: texts("tools.sandbox.allow"),
-                    also_allow: Vec::new(),
+                    also_allow: texts("tools.sandbox.alsoAllow"),
                     deny: texts("tools.sandbox.deny"),
                 },
             },

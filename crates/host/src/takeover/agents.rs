@@ -19,6 +19,14 @@ struct ConfiguredAgent {
     tools: Option<Value>,
 }
 
+/// What to do about an agent that comes without a directory.
+const NO_WORKSPACE: &str = "; set `workspace` of the agent, and import again";
+
+/// The id of an agent of the list.
+pub(super) fn id_of(theirs: &Value) -> String {
+    theirs.get("id").and_then(Value::as_str).unwrap_or_default().trim().to_lowercase()
+}
+
 impl Takeover<'_> {
     pub(super) fn take_agents(&mut self) -> Result<(), Failure> {
         let agents = self.configured_agents();
@@ -71,9 +79,6 @@ impl Takeover<'_> {
         let list = agents.and_then(|agents| agents.get("list")).and_then(Value::as_array);
         let defaults = agents.and_then(|agents| agents.get("defaults"));
         let file = self.state.config.clone().unwrap_or_else(|| self.state.dir.clone());
-        let id_of = |theirs: &Value| {
-            theirs.get("id").and_then(Value::as_str).unwrap_or_default().trim().to_lowercase()
-        };
         let text = |of: Option<&Value>| of?.get("workspace")?.as_str().map(str::to_owned);
         // Of those that say nothing else, the first one is meant.
         let listed = || list.into_iter().flatten();
@@ -91,9 +96,17 @@ impl Takeover<'_> {
             if found.iter().any(|agent| agent.id == id) {
                 continue;
             }
-            let model = theirs.get("model").map(|model| model.get("primary").unwrap_or(model));
+            let named = theirs.get("model").map(|model| model.get("primary").unwrap_or(model));
             let model =
-                model.filter(|model| model.as_str().is_some_and(|name| !name.trim().is_empty())).cloned();
+                named.filter(|model| model.as_str().is_some_and(|name| !name.trim().is_empty())).cloned();
+            if named.is_some() && model.is_none() {
+                let why = "it names no model; the agent has the model of the settings".to_owned();
+                self.report(StatePart::Agent, &file, &format!("{id} model"), StateOutcome::Left(why));
+            }
+            if theirs.get("workspace").is_some_and(|path| !path.is_string()) {
+                let why = format!("it is no text{NO_WORKSPACE}");
+                self.report(StatePart::Agent, &file, &format!("{id} workspace"), StateOutcome::Left(why));
+            }
             let workspace =
                 text(Some(theirs)).or_else(|| self.default_workspace(&id, id == default, text(defaults)));
             let tools = theirs.get("tools").cloned().and_then(|mut tools| {
@@ -115,9 +128,15 @@ impl Takeover<'_> {
                 found.push(ConfiguredAgent { id, model: None, workspace, tools: None });
             }
         }
-        // A path that is relative means another directory here.
         for agent in &mut found {
-            agent.workspace.take_if(|path| !path.starts_with(['/', '~']));
+            let Some(path) = agent.workspace.take_if(|path| !path.starts_with(['/', '~'])) else { continue };
+            let why = match path.contains("${") {
+                true => format!("a variable is not put into its path{NO_WORKSPACE}"),
+                // It means another directory here.
+                false => format!("its path is relative{NO_WORKSPACE}"),
+            };
+            let key = format!("{} workspace", agent.id);
+            self.report(StatePart::Agent, &file, &key, StateOutcome::Left(why));
         }
         found
     }

@@ -3,11 +3,14 @@
 //! Both files of settings say what an agent may run, and the stricter one counts. A rule counts in the directory of its agent
 //! alone, so that no other session here may more than before.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use quipu::PermissionMode;
 use quipu::rules::{Effect, Rule};
 use serde_json::Value;
 
+use super::agents::id_of;
 use super::{StateOutcome, StatePart, Takeover, TakeoverMode};
 use crate::permissions::{Record, RuleReach};
 use crate::{Failure, FailureKind};
@@ -33,21 +36,88 @@ enum Ask {
     Always,
 }
 
+/// What a value says. One that is not known counts as the strictest.
 fn security(value: Option<&Value>) -> Option<Security> {
-    match value?.as_str()?.trim() {
-        "deny" => Some(Security::Deny),
-        "allowlist" => Some(Security::Allowlist),
-        "full" => Some(Security::Full),
-        _ => None,
-    }
+    Some(match value?.as_str().map(str::trim) {
+        Some("allowlist") => Security::Allowlist,
+        Some("full") => Security::Full,
+        _ => Security::Deny,
+    })
 }
 
+/// What a value says. One that is not known counts as the strictest.
 fn ask(value: Option<&Value>) -> Option<Ask> {
-    match value?.as_str()?.trim() {
-        "off" => Some(Ask::Off),
-        "on-miss" => Some(Ask::OnMiss),
-        "always" => Some(Ask::Always),
-        _ => None,
+    Some(match value?.as_str().map(str::trim) {
+        Some("off") => Ask::Off,
+        Some("on-miss") => Ask::OnMiss,
+        _ => Ask::Always,
+    })
+}
+
+/// What an agent may run.
+#[derive(Debug, Default)]
+struct AgentApprovals {
+    security: Option<Security>,
+    asked: Option<Ask>,
+    patterns: Vec<Value>,
+    /// Values that are not known, by their names.
+    unknown: Vec<&'static str>,
+}
+
+impl AgentApprovals {
+    /// Of the settings of the gateway, and of the file with approvals: of both the stricter one. Where neither says anything, nothing is taken.
+    fn of(config: &Value, approvals: &Value, id: &str) -> Self {
+        let at = |value: &Value, names: &[&str]| {
+            names.iter().try_fold(value.clone(), |value, name| value.get(name).cloned())
+        };
+        let listed = config.get("agents").and_then(|agents| agents.get("list")).and_then(Value::as_array);
+        let own = listed.into_iter().flatten().find(|agent| id_of(agent) == id);
+        let said = |name: &str| {
+            let own = own.and_then(|own| at(own, &["tools", "exec", name]));
+            own.or_else(|| at(config, &["tools", "exec", name]))
+        };
+        let host = |name: &str| {
+            let places = [&["agents", id, name][..], &["agents", EVERYONE, name], &["defaults", name]];
+            places.iter().find_map(|names| at(approvals, names))
+        };
+        let both = |name: &str| [said(name), host(name)];
+        let unknown = |name: &str, known: &[&str]| {
+            both(name)
+                .iter()
+                .flatten()
+                .any(|value| !value.as_str().is_some_and(|word| known.contains(&word.trim())))
+        };
+        let mut strange = Vec::new();
+        strange.extend(unknown("security", &["deny", "allowlist", "full"]).then_some("security"));
+        strange.extend(unknown("ask", &["off", "on-miss", "always"]).then_some("ask"));
+        let lists = [EVERYONE, id].map(|id| at(approvals, &["agents", id, "allowlist"]));
+        Self {
+            security: both("security").iter().filter_map(|value| security(value.as_ref())).min(),
+            asked: both("ask").iter().filter_map(|value| ask(value.as_ref())).max(),
+            patterns: lists
+                .into_iter()
+                .flatten()
+                .filter_map(|list| list.as_array().cloned())
+                .flatten()
+                .collect(),
+            unknown: strange,
+        }
+    }
+
+    /// Whether anything of it counts in a directory.
+    fn says(&self) -> bool {
+        !self.patterns.is_empty()
+            || matches!(self.security, Some(Security::Deny | Security::Allowlist))
+            || self.asked == Some(Ask::Always)
+    }
+
+    /// Whether commands that no pattern allows do not run there without a question.
+    fn asks(&self) -> bool {
+        match self.security {
+            Some(Security::Allowlist) => true,
+            Some(Security::Deny | Security::Full) => false,
+            None => !self.patterns.is_empty(),
+        }
     }
 }
 
@@ -56,50 +126,39 @@ impl Takeover<'_> {
         let document = self.state.approvals.clone();
         let file = document.as_ref().map(|document| document.path.clone());
         let file = file.or_else(|| self.state.config.clone()).unwrap_or_else(|| self.state.dir.clone());
-        let approvals = document.map_or(Value::Null, |document| document.value);
+        let mut approvals = document.map_or(Value::Null, |document| document.value);
+        let mut is_lost = self.lacks_approvals;
         if let Some(version) = approvals.get("version").filter(|version| version.as_u64() != Some(1)) {
             let why = format!("it has version {version} of its form; version 1 is supported");
             self.report(StatePart::Approval, &file, "", StateOutcome::Failed(why));
-            return Ok(());
+            (approvals, is_lost) = (Value::Null, true);
         }
-        let of = |value: &Value, names: &[&str]| {
-            names.iter().try_fold(value.clone(), |value, name| value.get(name).cloned())
-        };
         let config = self.config.clone();
         let agents: Vec<(String, PathBuf)> = self.workspaces.clone().into_iter().collect();
         for (id, workspace) in &agents {
-            let listed = config.get("agents").and_then(|agents| agents.get("list")).and_then(Value::as_array);
-            let own = listed.into_iter().flatten().find(|agent| {
-                agent.get("id").and_then(Value::as_str).is_some_and(|name| name.eq_ignore_ascii_case(id))
-            });
-            let said = |name: &str| {
-                let own = own.and_then(|own| of(own, &["tools", "exec", name]));
-                own.or_else(|| of(&config, &["tools", "exec", name]))
-            };
-            let host = |name: &str| {
-                let places =
-                    [&["agents", id.as_str(), name][..], &["agents", EVERYONE, name], &["defaults", name]];
-                places.iter().find_map(|names| of(&approvals, names))
-            };
-            // The stricter of both. Where neither says anything, nothing is taken: here is asked.
-            let security = [security(said("security").as_ref()), security(host("security").as_ref())];
-            let security = security.into_iter().flatten().min();
-            let asked = [ask(said("ask").as_ref()), ask(host("ask").as_ref())].into_iter().flatten().max();
-            self.take_modes(&file, id, workspace, security, asked)?;
-            let lists = [EVERYONE, id.as_str()].map(|id| of(&approvals, &["agents", id, "allowlist"]));
-            let patterns: Vec<Value> =
-                lists.into_iter().flatten().filter_map(|list| list.as_array().cloned()).flatten().collect();
-            let says = !patterns.is_empty() || security == Some(Security::Deny) || asked == Some(Ask::Always);
+            let mut own = AgentApprovals::of(&config, &approvals, id);
+            for name in std::mem::take(&mut own.unknown) {
+                let strictest = if name == "ask" { "always" } else { "deny" };
+                let why = format!("its `{name}` has a value that is not known, and counts as `{strictest}`");
+                self.report(StatePart::Approval, &file, id, StateOutcome::Note(why));
+            }
+            // What cannot be read may have said that.
+            if is_lost {
+                own.security =
+                    Some(own.security.map_or(Security::Allowlist, |one| one.min(Security::Allowlist)));
+            }
             let others = agents.iter().filter(|(other, path)| other != id && path == workspace);
             let others: Vec<String> = others.map(|(other, _)| format!("`{other}`")).collect();
-            if says && !others.is_empty() {
+            if own.says() && !others.is_empty() {
                 let why = format!(
                     "its rules count for {} as well: the same directory is theirs",
                     others.join(", ")
                 );
                 self.report(StatePart::Approval, &file, id, StateOutcome::Note(why));
             }
-            if security == Some(Security::Deny) {
+            self.take_modes(&file, id, workspace, &own)?;
+            let patterns = own.patterns;
+            if own.security == Some(Security::Deny) {
                 if !patterns.is_empty() {
                     let why = "its allowlist is not taken, because it may run nothing".to_owned();
                     self.report(StatePart::Approval, &file, id, StateOutcome::Left(why));
@@ -114,21 +173,26 @@ impl Takeover<'_> {
                 self.take_pattern(&file, id, workspace, pattern)?;
             }
         }
-        self.without_directory(&file, &approvals);
+        self.without_directory(&file, &config, &approvals);
         Ok(())
     }
 
     /// Agents that approvals are for and that work nowhere.
-    fn without_directory(&mut self, file: &Path, approvals: &Value) {
-        let agents = approvals.get("agents").and_then(Value::as_object).cloned().unwrap_or_default();
-        for (id, entry) in agents {
-            let says = entry.as_object().is_some_and(|entry| !entry.is_empty());
+    fn without_directory(&mut self, file: &Path, config: &Value, approvals: &Value) {
+        let listed = config.get("agents").and_then(|agents| agents.get("list")).and_then(Value::as_array);
+        let mut agents: BTreeSet<String> = listed.into_iter().flatten().map(id_of).collect();
+        agents.extend(self.state.agents.iter().map(|agent| agent.id.clone()));
+        let named = approvals.get("agents").and_then(Value::as_object).into_iter().flatten();
+        agents.extend(named.map(|(id, _)| id.clone()));
+        for id in agents.into_iter().filter(|id| !id.is_empty()) {
             let is_left = match id.as_str() {
                 EVERYONE => self.workspaces.is_empty(),
                 id => !self.workspaces.contains_key(id),
             };
-            if says && is_left {
-                let why = "the agent has no directory here that its rules could count in".to_owned();
+            if is_left && AgentApprovals::of(config, approvals, &id).says() {
+                let why = "the agent has no directory here that its rules could count in: set `workspace` of the agent, \
+                           and import again"
+                    .to_owned();
                 self.report(StatePart::Approval, file, &id, StateOutcome::Left(why));
             }
         }
@@ -139,35 +203,56 @@ impl Takeover<'_> {
         file: &Path,
         id: &str,
         workspace: &Path,
-        security: Option<Security>,
-        asked: Option<Ask>,
+        own: &AgentApprovals,
     ) -> Result<(), Failure> {
-        match security {
+        match own.security {
             Some(Security::Deny) => {
                 let key = format!("{id} security deny");
                 self.take_rule(file, &key, workspace, Effect::Deny, "bash")?;
             }
             Some(Security::Full) => {
-                let why = "commands without a question are a permission mode here, which is not taken over; commands are asked about".to_owned();
+                let why = "commands without a question are the permission mode `full` here, which is not taken over; the mode of \
+                           the directory stays";
                 self.report(
                     StatePart::Approval,
                     file,
                     &format!("{id} security full"),
-                    StateOutcome::Left(why),
+                    StateOutcome::Left(why.to_owned()),
                 );
             }
             Some(Security::Allowlist) | None => {}
         }
-        match asked {
-            Some(Ask::Always) if security != Some(Security::Deny) => {
+        if own.asks() {
+            self.take_mode(file, &format!("{id} security allowlist"), workspace)?;
+        }
+        match own.asked {
+            Some(Ask::Always) if own.security != Some(Security::Deny) => {
                 self.take_rule(file, &format!("{id} ask always"), workspace, Effect::Ask, "bash")?;
             }
-            Some(Ask::Off) if security == Some(Security::Allowlist) => {
+            Some(Ask::Off) if own.security == Some(Security::Allowlist) => {
                 let why = "commands that no pattern allows are asked about here, and not refused".to_owned();
                 self.report(StatePart::Approval, file, &format!("{id} ask off"), StateOutcome::Note(why));
             }
             Some(Ask::Always | Ask::Off | Ask::OnMiss) | None => {}
         }
+        Ok(())
+    }
+
+    /// Commands that no rule allows are asked about in a directory, unless a mode is set for it.
+    fn take_mode(&mut self, file: &Path, key: &str, workspace: &Path) -> Result<(), Failure> {
+        let label = |mode: PermissionMode| format!("mode {} in {}", mode.word(), workspace.display());
+        let record = Record::of(self.home, workspace);
+        let outcome = match record.project()?.mode {
+            Some(PermissionMode::Ask) => StateOutcome::Same(label(PermissionMode::Ask)),
+            Some(mode) => StateOutcome::Kept(label(mode)),
+            None => {
+                if self.mode == TakeoverMode::Write {
+                    record.set(PermissionMode::Ask)?;
+                }
+                StateOutcome::Added(label(PermissionMode::Ask))
+            }
+        };
+        self.report(StatePart::Approval, file, key, outcome);
         Ok(())
     }
 

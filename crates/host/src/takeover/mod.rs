@@ -55,6 +55,8 @@ pub struct Takeover<'a> {
     workspaces: BTreeMap<String, PathBuf>,
     /// The agent that is meant where none is named.
     default_agent: String,
+    /// Something that may say what agents may run could not be read.
+    lacks_approvals: bool,
     reports: Vec<StateReport>,
 }
 
@@ -79,6 +81,7 @@ impl<'a> Takeover<'a> {
             config: Value::Null,
             workspaces: BTreeMap::new(),
             default_agent: MAIN.to_owned(),
+            lacks_approvals: false,
             reports: Vec::new(),
         };
         takeover.read_config();
@@ -86,6 +89,12 @@ impl<'a> Takeover<'a> {
             let why = problem.fault.to_string();
             takeover.report(StatePart::Directory, &problem.path, "", StateOutcome::Failed(why));
         }
+        let agents = takeover.state.dir.join("agents");
+        takeover.lacks_approvals = takeover.reports.iter().any(|report| {
+            matches!(report.outcome, StateOutcome::Failed(_))
+                && !report.file.starts_with(&agents)
+                && report.file.file_name().is_none_or(|name| name != "jobs.json")
+        });
         Ok(takeover)
     }
 

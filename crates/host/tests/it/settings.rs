@@ -276,14 +276,22 @@ fn wrong_values_are_told_and_the_rest_holds() {
 
 #[test]
 fn files_that_cannot_be_read_are_told_and_defaults_hold() {
-    let check = |world: World, told: &str| {
+    let tells = |world: World, told: &str, lines: usize| {
         let settings = world.home.config();
         assert_eq!(settings.compaction, quipu::CompactionSettings::default());
         let heard = world.ears.take();
         assert!(
-            heard.len() == 1 && heard[0].contains(told) && heard[0].contains("settings.json"),
+            heard.len() == lines && heard[0].contains(told) && heard[0].contains("settings.json"),
             "{heard:?}"
         );
+    };
+    let check = |world: World, told: &str| tells(world, told, 1);
+    // Nobody knows what it says of tools and sandboxes.
+    let closes = |world: World, told: &str| {
+        let settings = world.home.config();
+        assert_eq!(settings.sandbox.mode, SandboxMode::All);
+        assert_eq!(settings.tools.policy.allow.len(), 1);
+        tells(world, told, 2);
     };
     check(World::with("[]"), "it must be a JSON object");
     check(World::with("7"), "it must be a JSON object");
@@ -298,16 +306,16 @@ fn files_that_cannot_be_read_are_told_and_defaults_hold() {
     check(World::with("{\"a\": \"\\ud800\"}"), "it is not valid JSON");
     check(World::with("[".repeat(1 << 20)), "it is not valid JSON");
     check(World::with(b"{\"theme\": \"\xff\"}"), "it is not text (UTF-8) from byte 11 on");
-    check(World::with(vec![b' '; 10 << 20]), "it is larger than 1 MiB");
+    closes(World::with(vec![b' '; 10 << 20]), "it is larger than 1 MiB");
     let world = World::new();
     std::fs::create_dir(world.home.settings_path()).unwrap();
-    check(world, "it is not a regular file");
+    closes(world, "it is not a regular file");
     let world = World::new();
     nix::unistd::mkfifo(&world.home.settings_path(), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    check(world, "it is not a regular file");
+    closes(world, "it is not a regular file");
     let world = World::new();
     std::os::unix::fs::symlink("settings.json", world.home.settings_path()).unwrap();
-    check(world, "it cannot be read");
+    closes(world, "it cannot be read");
     for nothing in ["", " \n", "{}", "\u{feff}{}"] {
         let world = World::with(nothing);
         assert_eq!((world.home.config().problems.len(), world.ears.take().len()), (0, 0), "{nothing:?}");

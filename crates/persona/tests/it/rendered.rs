@@ -125,6 +125,17 @@ fn changing_inputs_change_nothing_before_the_boundary() {
     let (one, other) = (render(&one), render(&other));
     assert_eq!(one.text[..one.boundary], other.text[..other.boundary]);
     assert_ne!(one.text, other.text);
+    // Also where it is too long.
+    let mut long = all(PromptMode::Full);
+    let heartbeat = long.files.iter_mut().find(|file| file.name == WorkspaceName::Heartbeat).unwrap();
+    heartbeat.content = FileContent::Text("- look\n".repeat(5_000));
+    let long = render(&long);
+    assert_eq!(long.text[..long.boundary], one.text[..one.boundary]);
+    assert!(
+        long.text[long.boundary..].contains("Shortened below: HEARTBEAT.md."),
+        "{}",
+        &long.text[long.boundary..]
+    );
     assert_eq!(
         other.boundary,
         other.text.len().min(other.boundary + "\n\n## Run\n\nRun: agent=other".len())

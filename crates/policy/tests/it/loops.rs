@@ -137,6 +137,16 @@ fn same_call_right_after_a_compaction_is_rejected() {
 }
 
 #[test]
+fn call_behind_a_compaction_runs_again_once_another_was_made() {
+    let mut run = Run::new(LoopSettings::default());
+    run.detector.compacted();
+    assert_eq!(found(&mut run, 3, |run, _| run.calls("bash", 1, Some(1))), []);
+    assert_eq!(short(&run.calls("bash", 1, Some(1))), "bAfterCompaction3");
+    assert_eq!(short(&run.calls("edit", 2, Some(1))), "-");
+    assert_eq!(found(&mut run, 3, |run, _| run.calls("bash", 1, Some(2))), []);
+}
+
+#[test]
 fn numbers_are_put_into_their_order() {
     let wild = LoopSettings {
         history_size: 0,

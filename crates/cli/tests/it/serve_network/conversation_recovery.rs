@@ -315,3 +315,36 @@ fn blocked_message_ends_and_holds_up_no_other() {
     assert_eq!(taken(&server, &mut reader), "Hello.");
     server.ends(Signal::SIGTERM, 0);
 }
+
+/// A message whose agent is removed while it waits never runs with the tools of everybody.
+#[test]
+fn messages_of_a_removed_agent_wait_until_it_is_set_up_again() {
+    const RESTRICTED: &str = "agent:ro:main";
+    let gate = Gate::new();
+    let running = Reply::sse("").then_gate(&gate);
+    let world = world([running, says("I am the other one."), says("First."), says("Second.")]);
+    let with_agent = json!({ "agents": { "byId": { "ro": { "tools": { "deny": ["*"] } } } } });
+    configure(&world, &with_agent);
+    let server = Server::start(&world);
+    let asks = |text: &str| {
+        let queue = json!({ "mode": "followup", "debounceMs": 0 });
+        queued(&server, RESTRICTED, &json!({ "text": text, "queue": queue }));
+    };
+    asks("one");
+    reached(&gate);
+    asks("two");
+    drop(server);
+    gate.open();
+    configure(&world, &json!({}));
+    let server = Server::start(&world);
+    queued(&server, MAIN, &json!({ "text": "Who are you?" }));
+    assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), "I am the other one.");
+    assert_eq!(world.requests().len(), 2, "nobody answers for the agent");
+    configure(&world, &with_agent);
+    let mut reader = Reader::of(&server, RESTRICTED);
+    assert_eq!([taken(&server, &mut reader), taken(&server, &mut reader)], ["First.", "Second."]);
+    for request in &world.requests()[2..] {
+        assert!(request.json()["tools"].as_array().is_none_or(Vec::is_empty), "{}", request.json()["tools"]);
+    }
+    server.ends(Signal::SIGTERM, 0);
+}

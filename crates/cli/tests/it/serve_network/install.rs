@@ -27,6 +27,8 @@ fn installed_service_serves_and_is_removed() {
     let listen = ["serve", "install", "--listen", "127.0.0.1:0", "--yes"];
     run(&world, &["serve", "install", "--listen", "192.0.2.1:1", "--yes"], &path)
         .fails(2, &["other machines"]);
+    let long = format!("/tmp/{}.sock", "s".repeat(120));
+    run(&world, &["serve", "install", "--socket", &long, "--yes"], &path).fails(2, &["is too long"]);
     run(&world, &listen, &path).ok();
     let file = world.path("home/.config/systemd/user/quipu-serve.service");
     let text = std::fs::read_to_string(&file).unwrap();
