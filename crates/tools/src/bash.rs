@@ -115,7 +115,7 @@ impl Bash {
         let mut parameters = self.spec.parameters.value();
         if let Some(properties) = parameters.get_mut("properties").and_then(|one| one.as_object_mut()) {
             properties.insert("run_in_background".into(), json!({ "type": "boolean" }));
-            let description = "Seconds; then it goes on in the background";
+            let description = "Seconds; then in the background";
             properties.insert("yield".into(), json!({ "type": "number", "description": description }));
         }
         self.spec.parameters = Json::from(&parameters);
