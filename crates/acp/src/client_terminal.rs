@@ -17,7 +17,7 @@ const OUTPUT: usize = 50 << 10;
 /// How long the client may take over a question about its terminal, beside the wait for the command.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// `bash` in a terminal of the client. A command that is confined runs here, and so does one in the background.
+/// `bash` in a terminal of the client. A command that is confined runs here, and so does one in the background, or that may go on there.
 pub(crate) struct TerminalBash {
     own: Arc<dyn Tool>,
     link: Arc<SessionLink>,
@@ -29,6 +29,9 @@ struct Arguments {
     timeout: Option<f64>,
     #[serde(default)]
     run_in_background: bool,
+    /// Seconds after which it goes on in the background.
+    #[serde(rename = "yield")]
+    yield_after: Option<f64>,
 }
 
 /// How a command in a terminal ended.
@@ -50,7 +53,8 @@ impl TerminalBash {
             return None;
         }
         let arguments: Arguments = call.args.read().ok()?;
-        (!arguments.run_in_background).then_some(arguments)
+        let goes_on_here = arguments.yield_after.is_some() && cx.background.is_some();
+        (!arguments.run_in_background && !goes_on_here).then_some(arguments)
     }
 
     async fn ask(&self, method: &str, mut params: Value) -> Result<Value, String> {

@@ -241,14 +241,19 @@ fn read(status: &BackgroundStatus, unread: &UnreadText) -> String {
     if !text.ends_with('\n') {
         text.push('\n');
     }
-    text.push_str(&format!("\n[{}.", state(status)));
+    text.push_str(&format!("\n[{}.{}]", state(status), missing(unread)));
+    text
+}
+
+/// What is missing in a text, and where all of it is.
+pub(crate) fn missing(unread: &UnreadText) -> String {
+    let mut text = String::new();
     if unread.skipped > 0 {
         text.push_str(&format!(" {} of unread output before this skipped.", format_size(unread.skipped)));
     }
     if let Some(file) = &unread.file {
         text.push_str(&format!(" Full output: {}", file.display()));
     }
-    text.push(']');
     text
 }
 

@@ -5,14 +5,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu_protocol::{Json, RunId, ToolSpec};
+use quipu_protocol::{BackgroundId, Json, RunId, ToolSpec};
 use quipu_workspace::{
-    CommandNeeds, OutputBuffer, OutputLimits, ProcessRegistry, ShellCommand, ShellEnd, SpillState, run_shell,
+    CommandNeeds, OutputBuffer, OutputLimits, ProcessRegistry, ShellCommand, ShellEnd, ShellError,
+    SpillState, run_shell,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::background::{BackgroundError, BackgroundLaunch, InputMode};
+use crate::background::{
+    AwaitedCommand, BackgroundCommands, BackgroundError, BackgroundLaunch, HandedOver, InputMode, Patience,
+};
+use crate::background_tool::missing;
 use crate::closed::closed;
 use crate::ready::{ReadyShells, settle};
 use crate::truncate::{MAX_BYTES, MAX_LINES, Truncation, TruncationLimit, format_size};
@@ -22,9 +26,11 @@ use crate::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches, arg
 const SPILL_LIMIT: u64 = 1 << 30;
 /// Seconds; the longest that a 32-bit count of milliseconds can say.
 const MAX_TIMEOUT: f64 = 2_147_483.647;
+/// Seconds that a call waits before its command goes on in the background, at most.
+const MAX_YIELD: f64 = 3600.0;
 
-/// `bash {command, timeout?, run_in_background?, input?, network?, protected?, reason?}`: runs a command line. What it starts in the background lives
-/// until the registry ends it.
+/// `bash {command, timeout?, run_in_background?, yield?, input?, network?, protected?, reason?}`: runs a command line. What it
+/// starts in the background lives until the registry ends it.
 #[derive(Debug)]
 pub struct Bash {
     spec: ToolSpec,
@@ -43,6 +49,9 @@ struct Arguments {
     protected: bool,
     #[serde(default)]
     run_in_background: bool,
+    /// Seconds after which a command that still runs goes on in the background.
+    #[serde(rename = "yield")]
+    yield_after: Option<f64>,
     /// A background command whose standard input `background` writes to.
     #[serde(default)]
     input: bool,
@@ -51,6 +60,19 @@ struct Arguments {
 impl Arguments {
     fn needs(&self) -> CommandNeeds {
         CommandNeeds { network: self.network, protected: self.protected }
+    }
+
+    /// How long the call waits where its command may go on in the background.
+    fn patience(&self) -> Result<Option<Duration>, String> {
+        match self.yield_after {
+            None => Ok(None),
+            Some(seconds) if seconds > 0.0 && seconds <= MAX_YIELD => {
+                Ok(Some(Duration::from_secs_f64(seconds)))
+            }
+            Some(_) => Err(format!(
+                "Invalid yield: must be a number of seconds above 0 and at most {MAX_YIELD}. Nothing was run."
+            )),
+        }
     }
 }
 
@@ -87,12 +109,14 @@ impl Bash {
         Self { spec: spec("bash", description, &parameters), registry, ready: ReadyShells::default() }
     }
 
-    /// The same with the parameter `run_in_background`.
+    /// The same with the parameters `run_in_background` and `yield`.
     #[must_use]
     pub fn with_background(mut self) -> Self {
         let mut parameters = self.spec.parameters.value();
         if let Some(properties) = parameters.get_mut("properties").and_then(|one| one.as_object_mut()) {
             properties.insert("run_in_background".into(), json!({ "type": "boolean" }));
+            let description = "Seconds; then in the background";
+            properties.insert("yield".into(), json!({ "type": "number", "description": description }));
         }
         self.spec.parameters = Json::from(&parameters);
         self
@@ -154,7 +178,8 @@ impl Tool for Bash {
 
     fn prepare(&self, call: &Invocation, cx: &ToolContext) -> Option<Preparation> {
         let arguments: Arguments = arguments(&call.args).ok()?;
-        if arguments.run_in_background {
+        // Those start with the background commands: the shell has to be in their list.
+        if arguments.run_in_background || (arguments.yield_after.is_some() && cx.background.is_some()) {
             return None;
         }
         let needs = arguments.needs();
@@ -180,7 +205,7 @@ impl Bash {
             Ok(arguments) => arguments,
             Err(error) => return ToolOutput::error(error),
         };
-        let needs = arguments.needs();
+        let (needs, patience) = (arguments.needs(), arguments.patience());
         let Arguments { command, timeout, run_in_background, input, .. } = arguments;
         // Taken first: a call that does not come to run ends it.
         let ready = match self.ready.take(&call.id, &command, needs, cx).await {
@@ -197,6 +222,10 @@ impl Bash {
             }
             Some(seconds) => (seconds > 0.0).then(|| Duration::from_secs_f64(seconds)),
         };
+        let patience = match patience {
+            Ok(patience) => patience,
+            Err(error) => return ToolOutput::error(error),
+        };
         if cx.cancel.is_cancelled() {
             return ToolOutput::error("Command aborted");
         }
@@ -207,13 +236,14 @@ impl Bash {
         if input {
             return ToolOutput::error("`input` needs `run_in_background`. Nothing was run.");
         }
-        if ready.is_none() {
-            if let Err(error) = settle(cx.sandbox.as_ref(), &cx.cancel).await {
-                return ToolOutput::error(error.to_string());
-            }
-            if cx.cancel.is_cancelled() {
-                return ToolOutput::error("Command aborted");
-            }
+        if let (Some(longest), Some(commands)) = (patience, &cx.background) {
+            let launch = self.launch(command, wait, needs, cx);
+            return start_awaited(commands, launch, longest, timeout, cx).await;
+        }
+        if ready.is_none()
+            && let Err(error) = settled(cx).await
+        {
+            return error;
         }
         let limits = OutputLimits { lines: MAX_LINES as u64, bytes: MAX_BYTES, spill_bytes: SPILL_LIMIT };
         let mut output = OutputBuffer::new(limits, &cx.outputs);
@@ -233,47 +263,7 @@ impl Bash {
                 run_shell(shell, &self.registry, &cx.cancel, &mut output, &progress).await
             }
         };
-        let timed_out = matches!(end, Ok(ShellEnd::TimedOut));
-        let (status, exit_code) = match end {
-            Ok(ShellEnd::Exited(0)) => (None, None),
-            Ok(ShellEnd::Exited(code)) => (Some(format!("Command exited with code {code}")), Some(code)),
-            Ok(ShellEnd::Signalled(signal)) => {
-                (Some(format!("Command exited with code {}", 128 + signal)), Some(128 + signal))
-            }
-            Ok(ShellEnd::TimedOut) => {
-                (Some(format!("Command timed out after {} seconds", timeout.unwrap_or_default())), None)
-            }
-            Ok(ShellEnd::Cancelled) => (Some("Command aborted".into()), None),
-            Err(error) => (Some(error.to_string()), None),
-        };
-        let ran_to_its_end = status.is_none() || exit_code.is_some();
-        let mut text = text_of(&output);
-        if text.is_empty() && ran_to_its_end {
-            text.push_str("(no output)");
-        }
-        if let Some(status) = &status {
-            if !text.is_empty() {
-                text.push_str("\n\n");
-            }
-            text.push_str(status);
-        }
-        let sandbox = cx.sandbox.as_deref().filter(|_| ran_to_its_end || timed_out);
-        if let Some(closed) = sandbox.and_then(|sandbox| closed(&text, status.is_some(), needs, sandbox)) {
-            text.push_str("\n\n");
-            text.push_str(&closed);
-        }
-        let truncation = Some(Truncation::tail(&output)).filter(|cut| cut.truncated);
-        let full_output_path = match output.spill() {
-            SpillState::Complete(path) | SpillState::Limited(path) => Some(path.display().to_string()),
-            SpillState::NotNeeded | SpillState::Failed(_) => None,
-        };
-        let details = Details { truncation, full_output_path, exit_code, timed_out };
-        let worth_telling = details.truncation.is_some() || details.exit_code.is_some() || timed_out;
-        ToolOutput {
-            details: if worth_telling { Json::of(&details).ok() } else { None },
-            is_error: status.is_some(),
-            ..ToolOutput::text(text)
-        }
+        finished(&output, end, timeout, needs, cx)
     }
 }
 
@@ -289,33 +279,137 @@ impl Bash {
         let Some(commands) = &cx.background else {
             return ToolOutput::error(BackgroundError::Off.to_string());
         };
-        let launch = BackgroundLaunch {
-            run: cx.run.as_str(),
-            command: command.clone(),
-            cwd: cx.cwd.clone(),
-            env: cx.env.clone(),
-            timeout,
-            input,
-            sandbox: cx.sandbox.clone(),
-            needs,
-            outputs: &cx.outputs,
-            registry: &self.registry,
-        };
-        if let Err(error) = settle(cx.sandbox.as_ref(), &cx.cancel).await {
-            return ToolOutput::error(error.to_string());
-        }
-        if cx.cancel.is_cancelled() {
-            return ToolOutput::error("Command aborted");
+        let launch = BackgroundLaunch { input, ..self.launch(command.clone(), timeout, needs, cx) };
+        if let Err(error) = settled(cx).await {
+            return error;
         }
         match commands.start(launch).await {
             Ok(id) => ToolOutput {
-                details: Some(Json::from(json!({ "background": { "started": id, "command": command } }))),
+                details: Some(started(&id, &command)),
                 ..ToolOutput::text(format!(
                     "Started background command {id}. You get a message when it ends. `background` reads its output."
                 ))
             },
             Err(error) => ToolOutput::error(error.to_string()),
         }
+    }
+
+    fn launch<'a>(
+        &'a self,
+        command: String,
+        timeout: Option<Duration>,
+        needs: CommandNeeds,
+        cx: &'a ToolContext,
+    ) -> BackgroundLaunch<'a> {
+        BackgroundLaunch {
+            run: cx.run.as_str(),
+            command,
+            cwd: cx.cwd.clone(),
+            env: cx.env.clone(),
+            timeout,
+            input: InputMode::None,
+            sandbox: cx.sandbox.clone(),
+            needs,
+            outputs: &cx.outputs,
+            registry: &self.registry,
+        }
+    }
+}
+
+/// Has what a command runs in be there.
+async fn settled(cx: &ToolContext) -> Result<(), ToolOutput> {
+    if let Err(error) = settle(cx.sandbox.as_ref(), &cx.cancel).await {
+        return Err(ToolOutput::error(error.to_string()));
+    }
+    if cx.cancel.is_cancelled() { Err(ToolOutput::error("Command aborted")) } else { Ok(()) }
+}
+
+/// Runs a command in the foreground for so long, then in the background.
+async fn start_awaited(
+    commands: &BackgroundCommands,
+    launch: BackgroundLaunch<'_>,
+    longest: Duration,
+    timeout: Option<f64>,
+    cx: &ToolContext,
+) -> ToolOutput {
+    if let Err(error) = settled(cx).await {
+        return error;
+    }
+    let (command, needs) = (launch.command.clone(), launch.needs);
+    let patience = Patience { longest, live: cx.progress.clone(), cancel: &cx.cancel };
+    match commands.start_awaited(launch, patience).await {
+        Ok(AwaitedCommand::Ended(output, end)) => finished(&output, end, timeout, needs, cx),
+        Ok(AwaitedCommand::Yielded(HandedOver { id, output })) => {
+            let seconds = longest.as_secs_f64();
+            let mut text =
+                if output.text.is_empty() { "(no output yet)\n".to_owned() } else { output.text.clone() };
+            if !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(&format!(
+                "\n[Still running after {seconds}s. It goes on as background command {id}. You get a message when it \
+                 ends. `background` reads its output.{}]",
+                missing(&output)
+            ));
+            ToolOutput { details: Some(started(&id, &command)), ..ToolOutput::text(text) }
+        }
+        Err(error) => ToolOutput::error(error.to_string()),
+    }
+}
+
+/// What the result of a call says of the background command that it began.
+fn started(id: &BackgroundId, command: &str) -> Json {
+    Json::from(json!({ "background": { "started": id, "command": command } }))
+}
+
+/// The result of a command that has ended.
+fn finished(
+    output: &OutputBuffer,
+    end: Result<ShellEnd, ShellError>,
+    timeout: Option<f64>,
+    needs: CommandNeeds,
+    cx: &ToolContext,
+) -> ToolOutput {
+    let timed_out = matches!(end, Ok(ShellEnd::TimedOut));
+    let (status, exit_code) = match end {
+        Ok(ShellEnd::Exited(0)) => (None, None),
+        Ok(ShellEnd::Exited(code)) => (Some(format!("Command exited with code {code}")), Some(code)),
+        Ok(ShellEnd::Signalled(signal)) => {
+            (Some(format!("Command exited with code {}", 128 + signal)), Some(128 + signal))
+        }
+        Ok(ShellEnd::TimedOut) => {
+            (Some(format!("Command timed out after {} seconds", timeout.unwrap_or_default())), None)
+        }
+        Ok(ShellEnd::Cancelled) => (Some("Command aborted".into()), None),
+        Err(error) => (Some(error.to_string()), None),
+    };
+    let ran_to_its_end = status.is_none() || exit_code.is_some();
+    let mut text = text_of(output);
+    if text.is_empty() && ran_to_its_end {
+        text.push_str("(no output)");
+    }
+    if let Some(status) = &status {
+        if !text.is_empty() {
+            text.push_str("\n\n");
+        }
+        text.push_str(status);
+    }
+    let sandbox = cx.sandbox.as_deref().filter(|_| ran_to_its_end || timed_out);
+    if let Some(closed) = sandbox.and_then(|sandbox| closed(&text, status.is_some(), needs, sandbox)) {
+        text.push_str("\n\n");
+        text.push_str(&closed);
+    }
+    let truncation = Some(Truncation::tail(output)).filter(|cut| cut.truncated);
+    let full_output_path = match output.spill() {
+        SpillState::Complete(path) | SpillState::Limited(path) => Some(path.display().to_string()),
+        SpillState::NotNeeded | SpillState::Failed(_) => None,
+    };
+    let details = Details { truncation, full_output_path, exit_code, timed_out };
+    let worth_telling = details.truncation.is_some() || details.exit_code.is_some() || timed_out;
+    ToolOutput {
+        details: if worth_telling { Json::of(&details).ok() } else { None },
+        is_error: status.is_some(),
+        ..ToolOutput::text(text)
     }
 }
 
@@ -338,7 +432,11 @@ fn text_of(output: &OutputBuffer) -> String {
     let whole = match output.spill() {
         SpillState::Complete(path) => format!("Full output: {}", path.display()),
         SpillState::Limited(path) => {
-            format!("Full output: {} (only its first {})", path.display(), format_size(SPILL_LIMIT))
+            format!(
+                "Full output: {} (only its first {})",
+                path.display(),
+                format_size(output.limits().spill_bytes)
+            )
         }
         SpillState::Failed(reason) => format!("The full output was not kept: {reason}"),
         SpillState::NotNeeded => "The full output was not kept".into(),

@@ -89,7 +89,7 @@ pub enum Confinement {
     Container,
 }
 
-/// The built-in tools with background commands: `bash` takes `run_in_background`, and `background` stands behind it. They
+/// The built-in tools with background commands: `bash` takes `run_in_background` and `yield`, and `background` stands behind it. They
 /// need [`ToolContext::background`].
 pub fn builtin_with_background(confinement: Confinement) -> Vec<Arc<dyn Tool>> {
     let registry = Arc::default();

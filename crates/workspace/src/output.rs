@@ -152,6 +152,11 @@ impl OutputBuffer {
         }
     }
 
+    /// How much of it is kept where.
+    pub fn limits(&self) -> OutputLimits {
+        self.limits
+    }
+
     /// Takes the next bytes.
     pub async fn push(&mut self, bytes: &[u8]) {
         self.raw_bytes += bytes.len() as u64;

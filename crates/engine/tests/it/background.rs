@@ -309,3 +309,66 @@ async fn input_of_a_command_is_refused_where_nobody_allows_it() {
     live.finish().await;
     world.check().await;
 }
+
+fn yielding(command: &str, seconds: f64) -> Reply {
+    call(&[("bash", json!({ "command": command, "yield": seconds }))])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn yielded_command_is_told_of_and_one_that_ended_is_not() {
+    let world = world([]);
+    let gate = fifo(&world);
+    let long = format!("touch ready; read -r line < {}; echo $line; echo 2 > late; exit 3", gate.display());
+    world.fake.push([yielding("echo quick > made", 600.0), yielding(&long, 0.05), say("it runs")]);
+    world.fake.push([call(&[act("output", "b1")]), say("I saw it end.")]);
+    let live = world.create().await;
+    assert_eq!(live.run("start them").await, Outcome::Done);
+    let results = live.results();
+    assert_eq!(results[0].1, "(no output)");
+    assert!(results[1].1.contains("It goes on as background command b1. You get a message"), "{results:?}");
+    let order = live.all(|event| match event {
+        Event::BackgroundStarted { id, .. } => Some(id.as_str().to_owned()),
+        Event::ToolEnded { .. } => Some("result".to_owned()),
+        _ => None,
+    });
+    assert_eq!(order, ["result", "b1", "result"]);
+    let (snapshot, _) = live.session.subscribe(Delivery::Live).await.unwrap();
+    assert_eq!((snapshot.background.len(), snapshot.background[0].command.as_str()), (1, long.as_str()));
+    open_gate(&gate).await;
+    live.until(2, |event| matches!(event, Event::RunEnded { .. })).await;
+    assert_eq!(ends(&live), [BackgroundEnd::Exited(3)]);
+    let told = notes(&world.fake.last_messages());
+    assert!(told.len() == 1 && told[0].starts_with("Background command b1 exited with code 3"), "{told:?}");
+    let read = live.results().pop().unwrap().1;
+    assert!(read.starts_with("go\n\n[b1 exited with code 3"), "{read}");
+    let mut paths: Vec<String> = changes(&world, &live).await.into_iter().map(|change| change.path).collect();
+    paths.sort_unstable();
+    assert_eq!(paths, ["late", "made", "ready"], "each once");
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn yielded_command_ends_with_its_session_and_is_named() {
+    let world = world([yielding("sleep 1000", 0.05), say("it runs")]);
+    let live = world.create().await;
+    assert_eq!(live.run("start it").await, Outcome::Done);
+    let id = live.id();
+    // As a crash would, but for the children.
+    live.session.kill();
+    drop(live.ended().await);
+    let world = world.reopen();
+    world.fake.push([yielding("sleep 1000", 0.05), say("ok")]);
+    let (live, _) = world.open(&id).await;
+    assert_eq!(live.run("does it still run?").await, Outcome::Done);
+    let told = notes(&world.fake.last_messages());
+    assert!(
+        told[0].contains("do not run in this session any more") && told[0].contains("b1: sleep 1000"),
+        "{told:?}"
+    );
+    assert!(live.results().pop().unwrap().1.contains("command b2."), "ids are not used again");
+    live.session.shutdown().await;
+    assert_eq!(ends(&live), [BackgroundEnd::Killed(KillReason::Close)]);
+    drop(live.ended().await);
+    world.check().await;
+}

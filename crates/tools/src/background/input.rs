@@ -61,7 +61,7 @@ impl BackgroundCommand {
         written: &AtomicUsize,
     ) -> Result<(), BackgroundError> {
         let mut pipe = self.input.pipe.lock().await;
-        let Some(input) = &mut *pipe else { return Err(BackgroundError::InputClosed(self.id.clone())) };
+        let Some(input) = &mut *pipe else { return Err(BackgroundError::InputClosed(self.id())) };
         let mut rest = text;
         while !rest.is_empty() {
             match input.write(rest).await {
@@ -72,7 +72,7 @@ impl BackgroundCommand {
                 Ok(0) | Err(_) => {
                     self.input.is_open.store(false, Ordering::SeqCst);
                     *pipe = None;
-                    return Err(BackgroundError::InputClosed(self.id.clone()));
+                    return Err(BackgroundError::InputClosed(self.id()));
                 }
             }
         }
@@ -115,25 +115,25 @@ impl BackgroundCommands {
         let command = self.find(id)?;
         let has_ended = || {
             let end = command.status().end;
-            end.map(|end| BackgroundError::HasEnded(command.id.clone(), end))
+            end.map(|end| BackgroundError::HasEnded(command.id(), end))
         };
         if let Some(ended) = has_ended() {
             return Err(ended);
         }
         if !command.input.had_one {
-            return Err(BackgroundError::NoInput(command.id.clone()));
+            return Err(BackgroundError::NoInput(command.id()));
         }
         let written = AtomicUsize::new(0);
         let so_far = || written.load(Ordering::SeqCst);
         let result = tokio::select! {
             biased;
             result = command.write(text, after, &written) => result,
-            () = command.over.cancelled() => Err(BackgroundError::InputClosed(command.id.clone())),
+            () = command.over.cancelled() => Err(BackgroundError::InputClosed(command.id())),
             () = cancel.cancelled() => {
-                Err(BackgroundError::InputAborted(command.id.clone(), so_far(), text.len()))
+                Err(BackgroundError::InputAborted(command.id(), so_far(), text.len()))
             }
             () = tokio::time::sleep(longest) => Err(BackgroundError::NotRead {
-                id: command.id.clone(),
+                id: command.id(),
                 written: so_far(),
                 of: text.len(),
                 seconds: longest.as_secs_f64(),

@@ -3,6 +3,7 @@
 //! A command belongs to the [`BackgroundCommands`] that started it and ends with them. Its processes are in the registry of
 //! `bash`, so they die with the agent however it ends.
 
+mod handover;
 mod input;
 mod log;
 mod output;
@@ -11,7 +12,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use quipu_protocol::{BackgroundEnd, BackgroundId, KillReason};
@@ -19,10 +20,11 @@ use quipu_workspace::{
     CommandNeeds, OutputBuffer, OutputLimits, OutputPlace, ProcessRegistry, ReadyShell, Sandbox,
     ShellCommand, ShellEnd, ShellError, SpillState,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::truncate::{MAX_BYTES, MAX_LINES};
+pub(crate) use handover::{AwaitedCommand, HandedOver, LiveOutput, Patience};
 use input::InputState;
 pub(crate) use input::{AfterInput, INPUT_LIMIT};
 use log::LogSource;
@@ -186,6 +188,8 @@ struct State {
     /// The number of the last one.
     last: u64,
     commands: VecDeque<Arc<BackgroundCommand>>,
+    /// Those that a call still waits for. Nobody else knows of them.
+    awaited: Vec<Arc<BackgroundCommand>>,
     /// What all of them that ever ran may have left behind.
     owners: Vec<(Arc<ProcessRegistry>, String)>,
     closed: bool,
@@ -193,7 +197,8 @@ struct State {
 
 /// A background command, also after its end.
 struct BackgroundCommand {
-    id: BackgroundId,
+    /// It has none while a call waits for it, and gets none once it has ended. Given under the lock of `progress`.
+    id: OnceLock<BackgroundId>,
     command: String,
     started: Instant,
     cancel: CancellationToken,
@@ -202,8 +207,12 @@ struct BackgroundCommand {
     needs: CommandNeeds,
     input: InputState,
     progress: Mutex<Progress>,
+    /// Shows the output while a call waits for it.
+    live: Mutex<Option<LiveOutput>>,
     /// It printed something.
     news: Notify,
+    /// The observer has heard that it runs.
+    heard: CancellationToken,
     /// It has ended, and whoever hears of it has heard.
     over: CancellationToken,
 }
@@ -235,9 +244,32 @@ impl CommandGroup {
     }
 }
 
+impl State {
+    /// All that run, those that a call waits for too.
+    fn running(&self) -> impl Iterator<Item = &Arc<BackgroundCommand>> {
+        self.commands.iter().chain(&self.awaited).filter(|one| one.runs())
+    }
+
+    /// Lists one, and forgets the oldest that ended where there are too many.
+    fn enlist(&mut self, running: Arc<BackgroundCommand>) {
+        self.commands.push_back(running);
+        let ended = self.commands.iter().filter(|one| !one.runs()).count();
+        if ended > KEPT
+            && let Some(oldest) = self.commands.iter().position(|one| !one.runs())
+        {
+            self.commands.remove(oldest);
+        }
+    }
+}
+
 impl BackgroundCommand {
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Empty while a call waits for it.
+    fn id(&self) -> BackgroundId {
+        self.id.get().cloned().unwrap_or_else(|| "".into())
     }
 
     fn runs(&self) -> bool {
@@ -252,7 +284,7 @@ impl BackgroundCommand {
         };
         let unread = progress.output.unread();
         let takes_input = end.is_none() && self.input.is_open();
-        let (id, command) = (self.id.clone(), self.command.clone());
+        let (id, command) = (self.id(), self.command.clone());
         BackgroundStatus { id, command, took, end, unread, takes_input }
     }
 
@@ -295,6 +327,17 @@ impl BackgroundCommands {
 
     /// Starts a command.
     pub(crate) async fn start(&self, launch: BackgroundLaunch<'_>) -> Result<BackgroundId, BackgroundError> {
+        let running = self.launch(launch, None)?;
+        running.heard.cancelled().await;
+        Ok(running.id())
+    }
+
+    /// Starts a command that somebody waits for. Another one is told of before it does anything.
+    fn launch(
+        &self,
+        launch: BackgroundLaunch<'_>,
+        mut waiter: Option<Waiter>,
+    ) -> Result<Arc<BackgroundCommand>, BackgroundError> {
         let limits = OutputLimits { lines: MAX_LINES as u64, bytes: MAX_BYTES, spill_bytes: SPILL_BYTES };
         let output = OutputBuffer::new(limits, launch.outputs);
         let (running, shell) = {
@@ -302,11 +345,15 @@ impl BackgroundCommands {
             if state.closed {
                 return Err(BackgroundError::Closed);
             }
-            if state.commands.iter().filter(|one| one.runs()).count() >= MOST_BACKGROUND {
+            if state.running().count() >= MOST_BACKGROUND {
                 return Err(BackgroundError::TooMany);
             }
-            let id = format!("b{}", state.last + 1);
-            let owner = format!("{}-{id}", launch.run);
+            let id = waiter.is_none().then(|| format!("b{}", state.last + 1));
+            let owner = match &id {
+                Some(id) => format!("{}-{id}", launch.run),
+                // As what other calls of the run leave behind.
+                None => launch.run.to_owned(),
+            };
             let command = ShellCommand {
                 owner: &owner,
                 command: &launch.command,
@@ -323,10 +370,8 @@ impl BackgroundCommands {
                     (shell, InputState::of(input))
                 }
             };
-            state.last += 1;
-            state.owners.push((launch.registry.clone(), owner));
             let running = Arc::new(BackgroundCommand {
-                id: id.into(),
+                id: id.map(|id| OnceLock::from(BackgroundId::from(id))).unwrap_or_default(),
                 command: launch.command,
                 started: Instant::now(),
                 cancel: self.0.root.child_token(),
@@ -334,24 +379,43 @@ impl BackgroundCommands {
                 needs: launch.needs,
                 input,
                 progress: Mutex::default(),
+                live: Mutex::new(waiter.as_mut().and_then(|waiter| waiter.live.take())),
                 news: Notify::new(),
+                heard: CancellationToken::new(),
                 over: CancellationToken::new(),
             });
-            state.commands.push_back(running.clone());
-            let ended = state.commands.iter().filter(|one| !one.runs()).count();
-            if ended > KEPT
-                && let Some(oldest) = state.commands.iter().position(|one| !one.runs())
-            {
-                state.commands.remove(oldest);
+            if waiter.is_some() {
+                state.awaited.push(running.clone());
+            } else {
+                state.last += 1;
+                state.owners.push((launch.registry.clone(), owner));
+                state.enlist(running.clone());
             }
             (running, shell)
         };
-        let (id, observer) = (running.id.clone(), self.0.observer.get().cloned());
-        if let Some(observer) = &observer {
-            observer(BackgroundEvent::Started { id: id.clone(), command: running.command.clone() }).await;
+        if waiter.is_none() {
+            self.tell_start(&running);
         }
-        tokio::spawn(follow(running, shell, launch.timeout, launch.sandbox, output, observer));
-        Ok(id)
+        let (following, observer) = (running.clone(), self.0.observer.get().cloned());
+        let (timeout, sandbox) = (launch.timeout, launch.sandbox);
+        tokio::spawn(async move {
+            if waiter.is_none() {
+                following.heard.cancelled().await;
+            }
+            follow(following, shell, timeout, sandbox, output, observer, waiter).await;
+        });
+        Ok(running)
+    }
+
+    /// Tells that one runs. `heard` fires when that was heard, also where nobody hears.
+    fn tell_start(&self, running: &BackgroundCommand) {
+        let heard = running.heard.clone().drop_guard();
+        let Some(observer) = self.0.observer.get().cloned() else { return };
+        let (id, command) = (running.id(), running.command.clone());
+        tokio::spawn(async move {
+            observer(BackgroundEvent::Started { id, command }).await;
+            drop(heard);
+        });
     }
 
     /// All that run, and the last ones that ended, oldest first.
@@ -366,8 +430,8 @@ impl BackgroundCommands {
 
     fn find(&self, id: &str) -> Result<Arc<BackgroundCommand>, BackgroundError> {
         let state = self.0.state();
-        let found = state.commands.iter().find(|one| one.id.as_str() == id).cloned();
-        let known = || state.commands.iter().map(|one| one.id.clone()).collect();
+        let found = state.commands.iter().find(|one| one.id().as_str() == id).cloned();
+        let known = || state.commands.iter().map(|one| one.id()).collect();
         found.ok_or_else(|| BackgroundError::NoSuch(id.to_owned(), known()))
     }
 
@@ -475,7 +539,7 @@ impl BackgroundCommands {
     pub async fn kill_all(&self, reason: KillReason) -> usize {
         let (running, owners) = {
             let mut state = self.0.state();
-            let running: Vec<_> = state.commands.iter().filter(|one| one.runs()).cloned().collect();
+            let running: Vec<_> = state.running().cloned().collect();
             (running, std::mem::take(&mut state.owners))
         };
         running.iter().for_each(|one| one.kill(reason));
@@ -499,7 +563,16 @@ impl BackgroundCommands {
     }
 }
 
-/// Takes what a command prints until it ends.
+/// Who waits for a command.
+struct Waiter {
+    /// Taken when the command is launched.
+    live: Option<LiveOutput>,
+    end: oneshot::Sender<(OutputBuffer, Result<ShellEnd, ShellError>)>,
+    /// Weak: commands end with the last handle.
+    group: Weak<CommandGroup>,
+}
+
+/// Takes what a command prints until it ends. Who waits for it gets its end, unless it was handed over before.
 async fn follow(
     running: Arc<BackgroundCommand>,
     shell: ReadyShell,
@@ -507,16 +580,20 @@ async fn follow(
     sandbox: Option<Arc<Sandbox>>,
     mut output: OutputBuffer,
     observer: Option<BackgroundObserver>,
+    waiter: Option<Waiter>,
 ) {
-    let progress = |output: &OutputBuffer| running.absorb(output);
-    let end = shell.run(timeout, sandbox.as_deref(), &running.cancel, &mut output, &progress).await;
+    let progress = |output: &OutputBuffer| {
+        running.absorb(output);
+        running.show(output);
+    };
+    let ended = shell.run(timeout, sandbox.as_deref(), &running.cancel, &mut output, &progress).await;
     running.absorb(&output);
     let took = running.started.elapsed();
-    let (end, unread) = {
+    let (id, end, unread) = {
         let mut progress = running.progress();
-        let end = match end {
-            Ok(ShellEnd::Exited(code)) => BackgroundEnd::Exited(code),
-            Ok(ShellEnd::Signalled(signal)) => BackgroundEnd::Signalled(signal),
+        let end = match &ended {
+            Ok(ShellEnd::Exited(code)) => BackgroundEnd::Exited(*code),
+            Ok(ShellEnd::Signalled(signal)) => BackgroundEnd::Signalled(*signal),
             Ok(ShellEnd::TimedOut) => BackgroundEnd::TimedOut,
             Ok(ShellEnd::Cancelled) => {
                 BackgroundEnd::Killed(progress.killed_for.unwrap_or(KillReason::Close))
@@ -524,11 +601,23 @@ async fn follow(
             Err(error) => BackgroundEnd::Lost(error.to_string()),
         };
         progress.end = Some((end.clone(), took));
-        (end, progress.output.unread())
+        (running.id.get().cloned(), end, progress.output.unread())
     };
-    if let Some(observer) = observer {
-        let (id, command) = (running.id.clone(), running.command.clone());
-        observer(BackgroundEvent::Ended { id, command, end, took, unread }).await;
+    match (id, waiter) {
+        (None, Some(waiter)) => {
+            if let Some(group) = waiter.group.upgrade() {
+                group.state().awaited.retain(|one| !Arc::ptr_eq(one, &running));
+            }
+            // Nobody waits where the call was dropped.
+            drop(waiter.end.send((output, ended)));
+        }
+        (id, _) => {
+            running.heard.cancelled().await;
+            if let (Some(id), Some(observer)) = (id, observer) {
+                let command = running.command.clone();
+                observer(BackgroundEvent::Ended { id, command, end, took, unread }).await;
+            }
+        }
     }
     running.input.close();
     running.over.cancel();

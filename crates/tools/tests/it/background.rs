@@ -9,24 +9,24 @@ use serde_json::json;
 
 use crate::bench::Bench;
 
-fn text(output: &ToolOutput) -> String {
+pub(crate) fn text(output: &ToolOutput) -> String {
     output.content.iter().filter_map(quipu_protocol::Content::as_text).collect()
 }
 
-async fn start(bench: &Bench, command: &str) -> ToolOutput {
+pub(crate) async fn start(bench: &Bench, command: &str) -> ToolOutput {
     bench.run("bash", json!({ "command": command, "run_in_background": true })).await
 }
 
-async fn act(bench: &Bench, action: &str, id: &str) -> String {
+pub(crate) async fn act(bench: &Bench, action: &str, id: &str) -> String {
     text(&bench.run("background", json!({ "action": action, "id": id })).await)
 }
 
-fn commands(bench: &Bench) -> BackgroundCommands {
+pub(crate) fn commands(bench: &Bench) -> BackgroundCommands {
     bench.cx.background.clone().unwrap()
 }
 
 /// What is heard of commands.
-fn heard(commands: &BackgroundCommands) -> tokio::sync::mpsc::UnboundedReceiver<BackgroundEvent> {
+pub(crate) fn heard(commands: &BackgroundCommands) -> tokio::sync::mpsc::UnboundedReceiver<BackgroundEvent> {
     let (tell, events) = tokio::sync::mpsc::unbounded_channel();
     commands.observe(Arc::new(move |event| {
         drop(tell.send(event));
@@ -36,7 +36,7 @@ fn heard(commands: &BackgroundCommands) -> tokio::sync::mpsc::UnboundedReceiver<
 }
 
 /// Waits until a file is there, as a command makes it.
-async fn appears(path: &std::path::Path) {
+pub(crate) async fn appears(path: &std::path::Path) {
     let look = async {
         while !path.exists() {
             tokio::task::yield_now().await;
@@ -46,7 +46,7 @@ async fn appears(path: &std::path::Path) {
 }
 
 /// Whether a process runs; one that nobody waited for does not.
-fn lives(pid: &str) -> bool {
+pub(crate) fn lives(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
 }

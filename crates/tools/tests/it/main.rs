@@ -5,6 +5,8 @@ mod access;
 #[cfg(test)]
 mod background;
 #[cfg(test)]
+mod background_yield;
+#[cfg(test)]
 mod bash;
 #[cfg(test)]
 mod bench;

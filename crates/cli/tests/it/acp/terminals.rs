@@ -57,6 +57,22 @@ fn terminal_of_the_client_is_used_in_the_mode_full() {
 }
 
 #[test]
+fn yielding_command_runs_here_in_the_mode_full_too() {
+    let args = json!({ "command": "sleep 1000", "yield": 0.05 });
+    let world = World::new([call("c1", "bash", &args), says("It runs.")]);
+    let mut client = Client::start(&world, &json!({ "terminal": true }));
+    let session = client.open(&world);
+    client.call("session/set_mode", &json!({ "sessionId": session, "modeId": "full" }));
+    let id = client.prompt(&session, "Run it");
+    assert!(client.request_or_answer(id).is_none(), "nothing is asked of the client");
+    assert_eq!(client.result(id)["stopReason"], "end_turn");
+    let sent = messages(world.requests().last().unwrap());
+    let told = sent.last().unwrap().to_string();
+    assert!(told.contains("It goes on as background command b1."), "{told}");
+    client.leave();
+}
+
+#[test]
 fn terminal_is_killed_when_the_prompt_is_cancelled() {
     let world = World::new([bash("c1", "sleep 1000"), says("Unused.")]);
     let mut client = Client::start(&world, &json!({ "terminal": true }));
