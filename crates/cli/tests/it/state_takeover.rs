@@ -598,3 +598,32 @@ fn agents_of_one_directory_are_told_that_rules_are_shared() {
         "{lines:?}"
     );
 }
+
+#[test]
+fn missing_include_of_a_state_gives_agents_no_more() {
+    let world = World::new([]);
+    let dir = state(&world);
+    let ops = world.path("ops");
+    let config = format!(
+        "{{ agents: {{ list: [ {{ id: 'ops', workspace: {ops:?}, $include: './ops.json5' }} ], $include: 'gone.json5' }} }}"
+    );
+    put(&dir, "openclaw.json", config);
+    put(&dir, "ops.json5", "{ model: 'test/test-1', tools: { deny: ['browser'] } }");
+    let lines = world.run(&["import", "--state", "openclaw", "--json"]).exits(1).json_lines();
+    let failed: Vec<&Value> = lines.iter().filter(|line| line["outcome"] == "failed").collect();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert!(
+        failed[0]["key"] == "agents.$include" && failed[0]["text"].as_str().unwrap().contains("gone.json5"),
+        "{failed:?}"
+    );
+    let agents = world.run(&["config", "get", "agents.byId"]).ok().json();
+    assert_eq!(
+        agents["ops"],
+        json!({ "model": "test/test-1", "workspace": ops, "tools": { "deny": ["browser"] } })
+    );
+    assert_eq!(agents["main"]["tools"], json!({ "deny": ["*"] }), "what is said of it is not known");
+    assert!(texts(&lines, "agent", "main").iter().any(|text| text.contains("it gets no tools here")));
+    assert!(texts(&lines, "approval", "").iter().any(|text| text.contains("no allowlists are taken")));
+    let rules = world.run(&["permissions", "test", "/opt/tools/frobnicate --all"]);
+    assert!(String::from_utf8_lossy(&rules.out).contains("no rule"));
+}
