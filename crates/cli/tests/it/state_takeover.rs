@@ -627,3 +627,43 @@ fn missing_include_of_a_state_gives_agents_no_more() {
     let rules = world.run(&["permissions", "test", "/opt/tools/frobnicate --all"]);
     assert!(String::from_utf8_lossy(&rules.out).contains("no rule"));
 }
+
+#[test]
+fn topics_and_the_default_agent_come_back_from_an_export() {
+    let world = World::new([]);
+    let dir = state(&world);
+    let (work, ops) = (world.path("work"), world.path("ops"));
+    let list = json!([
+        { "id": "main", "workspace": work },
+        { "id": "ops", "workspace": ops, "default": true },
+    ]);
+    put(&dir, "openclaw.json", json!({ "agents": { "list": list } }).to_string());
+    let stem = format!("{OLD}-topic-5");
+    put(&dir, &format!("agents/ops/sessions/{stem}.jsonl"), transcript(OLD, &["Topic.", "Yes."]));
+    let key = "agent:ops:telegram:group:-100:topic:5";
+    let index = json!({ key: { "sessionId": OLD, "sessionFile": format!("{stem}.jsonl"), "updatedAt": 7 } });
+    put(&dir, "agents/ops/sessions/sessions.json", index.to_string());
+    world.run(&["import", "--state", "openclaw"]).ok();
+    let export = |world: &World, name: &str| {
+        let out = world.path(name);
+        world.run(&["export", "--state", "openclaw", "-o", out.to_str().unwrap()]).ok();
+        (contents(&out), out)
+    };
+    let (written, out) = export(&world, "out");
+    let of = |name: &str| &written.iter().find(|(found, _)| found == name).unwrap().1;
+    let entry = &of("agents/ops/sessions/sessions.json")[key];
+    assert_eq!((&entry["sessionId"], &entry["sessionFile"]), (&json!(OLD), &json!(format!("{stem}.jsonl"))));
+    assert_eq!(of(&format!("agents/ops/sessions/{stem}.jsonl"))[0]["id"], OLD);
+    let main = &of("agents/main/sessions/sessions.json")["agent:main:main"];
+    assert_eq!((&main["sessionId"], &main["sessionFile"]), (&json!(FIRST), &Value::Null));
+    let agents = &of("openclaw.json")["agents"]["list"];
+    assert_eq!(
+        (&agents[0]["default"], &agents[1]["id"], &agents[1]["default"]),
+        (&Value::Null, &json!("ops"), &json!(true))
+    );
+    let other = World::new([]);
+    let lines =
+        other.run(&["import", "--state", "openclaw", out.to_str().unwrap(), "--json"]).ok().json_lines();
+    assert!(outcomes(&lines).contains(&format!("added conversation {key}")), "{lines:?}");
+    assert_eq!(export(&other, "again").0, written);
+}

@@ -8,6 +8,7 @@ mod approvals;
 mod config;
 mod conversations;
 mod credentials;
+mod default_agent;
 mod export;
 mod jobs;
 mod report;
@@ -108,6 +109,9 @@ impl<'a> Takeover<'a> {
     /// What is wrong with our own files.
     pub fn settings(&mut self) -> Result<(), Failure> {
         self.take_agents()?;
+        if self.mode == TakeoverMode::Write {
+            default_agent::keep(self.home, &self.default_agent)?;
+        }
         self.take_credentials()?;
         self.take_approvals()
     }
