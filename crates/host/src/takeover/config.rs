@@ -44,8 +44,13 @@ impl Takeover<'_> {
         }
         let file = self.state.config.clone().unwrap_or_default();
         let none = json!({ "deny": ["*"] });
-        let mut list = match self.config["agents"]["list"].take() {
-            Value::Array(list) => list,
+        let Some(config) = self.config.as_object_mut() else { return };
+        let agents = config.entry("agents").or_insert(Value::Null);
+        if !agents.is_object() {
+            *agents = json!({});
+        }
+        let mut list = match agents.get_mut("list").map(Value::take) {
+            Some(Value::Array(list)) => list,
             _ => Vec::new(),
         };
         for agent in list.iter_mut().filter_map(Value::as_object_mut) {
@@ -69,7 +74,9 @@ impl Takeover<'_> {
                 }
             }
         }
-        self.config["agents"]["list"] = list.into();
+        if let Some(agents) = self.config.get_mut("agents").and_then(Value::as_object_mut) {
+            agents.insert("list".to_owned(), list.into());
+        }
         let approvals = self.state.approvals.as_mut();
         let agents = approvals.and_then(|document| document.value.get_mut("agents"));
         let mut is_left = false;
