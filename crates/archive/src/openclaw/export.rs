@@ -28,6 +28,8 @@ pub struct ExportedTranscript {
     pub entries: u64,
     /// Why and when the session was put aside, as the name of its file says it.
     pub archived: Option<(String, String)>,
+    /// The id that its header says, where it was imported from this agent.
+    pub id: Option<String>,
     /// The agent that it belongs to, where it was imported from one.
     pub agent: Option<String>,
 }
@@ -50,11 +52,12 @@ pub async fn transcript(
     let root: Vec<Node> = store.nodes(&[row.base]).await?.into_iter().flatten().collect();
     let start = decode_whole(store, &root).await?.pop();
     let kept = start.and_then(|start| start.step.extra.get(AGENT).cloned());
-    let (header, agent) = kept.as_ref().and_then(header).ok_or_else(|| ArchiveError::NotExportable {
-        session: row.id.to_string(),
-        why: "its first node is missing or has no header",
-    })?;
-    let mut done = ExportedTranscript { agent, ..ExportedTranscript::default() };
+    let KeptHeader { header, id, agent } =
+        kept.as_ref().and_then(header).ok_or_else(|| ArchiveError::NotExportable {
+            session: row.id.to_string(),
+            why: "its first node is missing or has no header",
+        })?;
+    let mut done = ExportedTranscript { id, agent, ..ExportedTranscript::default() };
     out.write_all(header.as_bytes()).and_then(|()| out.write_all(b"\n")).map_err(refused)?;
     let ends = tips(store, AGENT, &row.id).await?.into_iter().map(|head| head.node);
     let ends: Vec<NodeId> = ends.chain(store.head(&main_ref(AGENT, &row.id)).await?).collect();
@@ -83,13 +86,21 @@ pub async fn transcript(
     Ok(done)
 }
 
-/// The header, in the version that is written, and the agent of a file.
-fn header(kept: &Json) -> Option<(String, Option<String>)> {
+struct KeptHeader {
+    /// The line, in the version that is written.
+    header: String,
+    id: Option<String>,
+    /// The agent of the file.
+    agent: Option<String>,
+}
+
+fn header(kept: &Json) -> Option<KeptHeader> {
     let mut kept: Value = serde_json::from_str(kept.get()).ok()?;
     let agent = kept.get("agent").and_then(Value::as_str).map(str::to_owned);
     let header = kept.get_mut("header")?.as_object_mut()?;
     header.insert("version".to_owned(), VERSION.into());
-    Some((serde_json::to_string(header).ok()?, agent))
+    let id = header.get("id").and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned);
+    Some(KeptHeader { header: serde_json::to_string(header).ok()?, id, agent })
 }
 
 /// A node that an import made of what stood beside the file.

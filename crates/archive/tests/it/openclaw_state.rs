@@ -181,7 +181,8 @@ fn transcript_is_written_as_it_was() {
     archive.take("openclaw", &format!("{dir}/{S}.jsonl"), lines(&conversation()));
     let (done, again) = exported(&archive, S);
     assert_eq!(again, conversation());
-    let expect = ExportedTranscript { entries: 7, archived: None, agent: Some("ops".into()) };
+    let expect =
+        ExportedTranscript { entries: 7, archived: None, id: Some(S.into()), agent: Some("ops".into()) };
     assert_eq!(done, expect);
 
     // Into another store, and out of that: the same.

@@ -498,3 +498,61 @@ fn agent_that_cannot_be_taken_whole_costs_no_other_one() {
         ]
     );
 }
+
+#[test]
+fn includes_loops_sandboxes_and_variables_are_taken_over() {
+    let world = World::new([]);
+    put(
+        &world,
+        "home/.openclaw/openclaw.json",
+        r#"{ "$schema": "x", $include: ["./parts/tools.json5", "./gone.json5"],
+  agents: {
+    defaults: { model: "${THE_MODEL}", thinkingDefault: "${NOT_SET_AT_ALL}", imageModel: 7,
+      sandbox: { mode: "all", scope: "session", workspaceAccess: "ro", docker: {} } },
+  },
+  channels: "none",
+}"#,
+    );
+    put(
+        &world,
+        "home/.openclaw/parts/tools.json5",
+        r#"{ tools: {
+  loopDetection: { enabled: true, warningThreshold: 7, detectors: { pingPong: false }, other: 1 },
+  byProvider: { openai: { deny: ["exec"] },
+    x: { profile: "nix" } } } }"#,
+    );
+    let mut command = world.quipu(&["import", "--settings", "openclaw", "--json"]);
+    command.env("THE_MODEL", "testing/test-1");
+    let rows = RunningCommand::start(command).wait().ok().json_lines();
+    let settings = ours(&world, "settings.json");
+    assert_eq!(settings["defaultModel"], "testing/test-1");
+    assert_eq!(settings["sandbox"], json!({ "mode": "all", "scope": "session", "workspaceAccess": "ro" }));
+    assert_eq!(
+        settings["tools"],
+        json!({
+            "loopDetection": { "enabled": true, "warning": 7, "pingPong": false },
+            "byProvider": { "openai": { "deny": ["exec"] }, "x": { "deny": ["*"] } },
+        })
+    );
+    let left: Vec<String> = rows
+        .iter()
+        .filter(|row| row["outcome"] == "left")
+        .map(|row| {
+            let file = row["file"].as_str().unwrap().rsplit('/').next().unwrap();
+            format!("{file}:{} {}", row["line"], row["key"].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(
+        left,
+        [
+            "openclaw.json:1 $include",
+            "tools.json5:2 tools.loopDetection.other",
+            "tools.json5:4 tools.byProvider.x",
+            "openclaw.json:3 agents.defaults.thinkingDefault",
+            "openclaw.json:3 agents.defaults.imageModel",
+            "openclaw.json:4 agents.defaults.sandbox.docker",
+            "openclaw.json:6 channels",
+        ],
+        "{rows:?}"
+    );
+}

@@ -681,3 +681,72 @@ fn denial_of_commands_is_never_lost_on_the_way() {
         assert!(left("approval", "ops") && left("agent", "ops workspace"), "{lines:?}");
     }
 }
+
+#[test]
+fn missing_include_of_a_state_gives_agents_no_more() {
+    let world = World::new([]);
+    let dir = state(&world);
+    let ops = world.path("ops");
+    let config = format!(
+        "{{ agents: {{ list: [ {{ id: 'ops', workspace: {ops:?}, $include: './ops.json5' }} ], $include: 'gone.json5' }} }}"
+    );
+    put(&dir, "openclaw.json", config);
+    put(&dir, "ops.json5", "{ model: 'test/test-1', tools: { deny: ['browser'] } }");
+    let lines = world.run(&["import", "--state", "openclaw", "--json"]).exits(1).json_lines();
+    let failed: Vec<&Value> = lines.iter().filter(|line| line["outcome"] == "failed").collect();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert!(
+        failed[0]["key"] == "agents.$include" && failed[0]["text"].as_str().unwrap().contains("gone.json5"),
+        "{failed:?}"
+    );
+    let agents = world.run(&["config", "get", "agents.byId"]).ok().json();
+    assert_eq!(
+        agents["ops"],
+        json!({ "model": "test/test-1", "workspace": ops, "tools": { "deny": ["browser"] } })
+    );
+    assert_eq!(agents["main"]["tools"], json!({ "deny": ["*"] }), "what is said of it is not known");
+    assert!(texts(&lines, "agent", "main").iter().any(|text| text.contains("it gets no tools here")));
+    assert!(texts(&lines, "approval", "").iter().any(|text| text.contains("no allowlists are taken")));
+    let rules = world.run(&["permissions", "test", "/opt/tools/frobnicate --all"]);
+    assert!(String::from_utf8_lossy(&rules.out).contains("no rule"));
+}
+
+#[test]
+fn topics_and_the_default_agent_come_back_from_an_export() {
+    let world = World::new([]);
+    let dir = state(&world);
+    let (work, ops) = (world.path("work"), world.path("ops"));
+    let list = json!([
+        { "id": "main", "workspace": work },
+        { "id": "ops", "workspace": ops, "default": true },
+    ]);
+    put(&dir, "openclaw.json", json!({ "agents": { "list": list } }).to_string());
+    let stem = format!("{OLD}-topic-5");
+    put(&dir, &format!("agents/ops/sessions/{stem}.jsonl"), transcript(OLD, &["Topic.", "Yes."]));
+    let key = "agent:ops:telegram:group:-100:topic:5";
+    let index = json!({ key: { "sessionId": OLD, "sessionFile": format!("{stem}.jsonl"), "updatedAt": 7 } });
+    put(&dir, "agents/ops/sessions/sessions.json", index.to_string());
+    world.run(&["import", "--state", "openclaw"]).ok();
+    let export = |world: &World, name: &str| {
+        let out = world.path(name);
+        world.run(&["export", "--state", "openclaw", "-o", out.to_str().unwrap()]).ok();
+        (contents(&out), out)
+    };
+    let (written, out) = export(&world, "out");
+    let of = |name: &str| &written.iter().find(|(found, _)| found == name).unwrap().1;
+    let entry = &of("agents/ops/sessions/sessions.json")[key];
+    assert_eq!((&entry["sessionId"], &entry["sessionFile"]), (&json!(OLD), &json!(format!("{stem}.jsonl"))));
+    assert_eq!(of(&format!("agents/ops/sessions/{stem}.jsonl"))[0]["id"], OLD);
+    let main = &of("agents/main/sessions/sessions.json")["agent:main:main"];
+    assert_eq!((&main["sessionId"], &main["sessionFile"]), (&json!(FIRST), &Value::Null));
+    let agents = &of("openclaw.json")["agents"]["list"];
+    assert_eq!(
+        (&agents[0]["default"], &agents[1]["id"], &agents[1]["default"]),
+        (&Value::Null, &json!("ops"), &json!(true))
+    );
+    let other = World::new([]);
+    let lines =
+        other.run(&["import", "--state", "openclaw", out.to_str().unwrap(), "--json"]).ok().json_lines();
+    assert!(outcomes(&lines).contains(&format!("added conversation {key}")), "{lines:?}");
+    assert_eq!(export(&other, "again").0, written);
+}

@@ -7,6 +7,7 @@ use quipu_archive::openclaw::state::is_agent_id;
 use serde_json::{Map, Value, json};
 
 use super::entries::Entry;
+use super::includes::{INCLUDE, has_include};
 use super::{SetupImport, SetupOutcome, policies};
 use crate::settings::{EVERY_AGENT, Key, check_setting};
 use crate::{Failure, Home, Source};
@@ -45,8 +46,18 @@ impl SetupImport<'_> {
             }
             let mut agent = Map::new();
             for (member, value) in theirs.as_object().into_iter().flatten() {
-                let value = match member.as_str() {
+                let mut value = match member.as_str() {
                     "id" => continue,
+                    // The file that was not read, which was told, may have narrowed its tools.
+                    INCLUDE => {
+                        let (tools, left) = tools_of(&id, &format!("{key}.tools"), theirs);
+                        agent.extend(tools.map(|tools| ("tools".to_owned(), tools)));
+                        for (name, why) in left {
+                            self.report(file, entry.line, &name, SetupOutcome::Left(why));
+                        }
+                        continue;
+                    }
+                    "tools" if theirs.get(INCLUDE).is_some() => continue,
                     "model" if value.is_object() => {
                         for other in value.as_object().into_iter().flatten().map(|(name, _)| name) {
                             if other != "primary" {
@@ -78,7 +89,8 @@ impl SetupImport<'_> {
                     }
                 };
                 // What cannot be set of one agent keeps nothing else from being taken.
-                match check_member(&id, member, &value) {
+                let whole = self.put_in_variables(&mut value);
+                match whole.and_then(|()| check_member(&id, member, &value)) {
                     Ok(()) => drop(agent.insert(member.clone(), value)),
                     Err(why) => {
                         self.report(file, entry.line, &format!("{key}.{member}"), SetupOutcome::Left(why));
@@ -180,6 +192,10 @@ impl AgentMerge {
 
 /// `tools` of an agent in our form, and what of it is not taken. An agent whose policy cannot be read gets no tools.
 pub(crate) fn tools_of(id: &str, key: &str, theirs: &Value) -> (Option<Value>, Vec<(String, String)>) {
+    if has_include(theirs) {
+        let why = "a file that it includes cannot be read; it gets no tools here".to_owned();
+        return (Some(json!({ "deny": ["*"] })), vec![(key.to_owned(), why)]);
+    }
     let mut taken = policies::agent(key, theirs);
     if taken.members.is_empty() && theirs.is_object() {
         return (None, taken.left);

@@ -1,5 +1,8 @@
 //! The members of a file of another agent, with the lines where they stand.
 
+use std::path::Path;
+use std::rc::Rc;
+
 use serde_json::{Map, Number, Value};
 
 use super::json5;
@@ -7,7 +10,7 @@ use super::table::FileForm;
 use crate::settings::text::{Form, Node, SyntaxError, line_of, parse};
 
 /// Members of a file that are looked at, with those within them.
-const MOST: usize = 5_000;
+pub(super) const MOST: usize = 5_000;
 /// Objects within each other.
 const DEPTH: usize = 16;
 
@@ -18,20 +21,22 @@ pub(super) struct Entry {
     pub(super) key: String,
     /// The line of its name, from 1.
     pub(super) line: usize,
+    /// The file that has that line, where it is another one than that which is looked at.
+    pub(super) file: Option<Rc<Path>>,
     pub(super) value: Value,
     /// The members of its value.
     pub(super) members: Vec<Entry>,
 }
 
 impl Entry {
-    /// The line of a member of this one, or else of what is around it.
-    pub(super) fn line_of(&self, key: &str) -> usize {
+    /// A member of this one, or else what is around it.
+    pub(super) fn nearest(&self, key: &str) -> &Self {
         let around = |entry: &&Self| {
             key.strip_prefix(entry.key.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         // The last one counts; of names with dots in them, the longer one is meant.
         let found = self.members.iter().rev().filter(around).max_by_key(|entry| entry.key.len());
-        found.map_or(self.line, |entry| entry.line_of(key))
+        found.map_or(self, |entry| entry.nearest(key))
     }
 }
 
@@ -46,24 +51,50 @@ pub(super) fn entries(text: &str, form: FileForm) -> Result<Vec<Entry>, (usize, 
         FileForm::Json => of_json(text, &mut left)?,
         FileForm::Json5 => of_json(&json5::plain(text), &mut left)?,
     };
-    if left == 0 { Err((1, format!("it has more than {MOST} members"))) } else { Ok(entries) }
+    if left == 0 { Err((1, too_many())) } else { Ok(entries) }
+}
+
+/// Why a file with too many members is not looked at.
+pub(super) fn too_many() -> String {
+    format!("it has more than {MOST} members")
 }
 
 fn of_json(text: &str, left: &mut usize) -> Result<Vec<Entry>, (usize, String)> {
+    let (value, entries) = entries_below(text, "", None, left)?;
+    if value.is_object() { Ok(entries) } else { Err((1, "it is not a JSON object".to_owned())) }
+}
+
+/// The members of plain JSON, with these names before theirs, and its value: an empty object for any object, and for an empty text.
+pub(super) fn entries_below(
+    text: &str,
+    above: &str,
+    file: Option<&Rc<Path>>,
+    left: &mut usize,
+) -> Result<(Value, Vec<Entry>), (usize, String)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() {
-        return Ok(Vec::new());
+        return Ok((Value::Object(Map::new()), Vec::new()));
     }
     let syntax =
         |SyntaxError { at }: SyntaxError| (line_of(text, at), "it is not valid JSON from here on".to_owned());
     let root = parse(text).map_err(syntax)?;
-    match &root.form {
-        Form::Object(_) => Ok(members_of(text, &root, "", left)),
-        _ => Err((1, "it is not a JSON object".to_owned())),
-    }
+    let entries = members_of(text, &root, above, file, left);
+    let value = match &root.form {
+        Form::Object(_) => Value::Object(Map::new()),
+        _ => root.value().unwrap_or(Value::Null),
+    };
+    Ok((value, entries))
 }
 
-fn members_of(text: &str, node: &Node, above: &str, left: &mut usize) -> Vec<Entry> {
+/// The name of a member, by its names and those of what it is in.
+pub(super) fn member_name<'a>(key: &'a str, above: &str) -> &'a str {
+    if above.is_empty() {
+        return key;
+    }
+    key.strip_prefix(above).and_then(|rest| rest.strip_prefix('.')).unwrap_or(key)
+}
+
+fn members_of(text: &str, node: &Node, above: &str, file: Option<&Rc<Path>>, left: &mut usize) -> Vec<Entry> {
     let Form::Object(members) = &node.form else { return Vec::new() };
     let mut entries = Vec::new();
     for member in members {
@@ -74,8 +105,9 @@ fn members_of(text: &str, node: &Node, above: &str, left: &mut usize) -> Vec<Ent
         let key = joined(above, &member.name);
         // What cannot be read is null.
         let value = member.value.value().unwrap_or(Value::Null);
-        let members = members_of(text, &member.value, &key, left);
-        entries.push(Entry { line: line_of(text, member.start), key, value, members });
+        let members = members_of(text, &member.value, &key, file, left);
+        let line = line_of(text, member.start);
+        entries.push(Entry { key, line, file: file.cloned(), value, members });
     }
     entries
 }
@@ -111,7 +143,8 @@ fn toml_members(
             toml::de::DeValue::Table(table) => toml_members(text, table, &key, left, depth - 1),
             _ => Vec::new(),
         };
-        entries.push(Entry { line, key, value: toml_value(value.get_ref(), depth), members });
+        let value = toml_value(value.get_ref(), depth);
+        entries.push(Entry { key, line, file: None, value, members });
     }
     entries.sort_by_key(|entry| entry.line);
     entries

@@ -104,6 +104,10 @@ fn string(quote: char, letters: &mut std::iter::Peekable<std::str::Chars<'_>>, o
                 Some(letter) => out.push(letter),
                 None => return,
             },
+            // Only lines end before a text does.
+            letter if letter.is_ascii_control() && !matches!(letter, '\n' | '\r') => {
+                out.push_str(&format!("\\u{:04x}", u32::from(letter)));
+            }
             letter => out.push(letter),
         }
     }
@@ -153,5 +157,12 @@ mod tests {
         for broken in ["{", "{\"a\": ,,}", "/* open", "'open", "\"a\\", "{a: 1 b: 2}"] {
             assert!(serde_json::from_str::<Value>(&plain(broken)).is_err(), "{broken}");
         }
+    }
+
+    #[test]
+    fn control_characters_may_stand_in_texts() {
+        let parsed = |text: &str| serde_json::from_str::<Value>(&plain(text));
+        assert_eq!(parsed("{a: 'x\ty\u{1}', \"b\tc\": 1}").unwrap(), json!({ "a": "x\ty\u{1}", "b\tc": 1 }));
+        assert!(parsed("{a: 'x\ny'}").is_err());
     }
 }

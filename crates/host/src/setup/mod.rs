@@ -3,6 +3,7 @@
 
 mod agents;
 mod entries;
+mod includes;
 mod json5;
 mod limits;
 mod policies;
@@ -14,16 +15,15 @@ mod values;
 use std::path::{Path, PathBuf};
 
 use quipu::Sealer;
-use quipu_mcp::config::{SERVERS, is_server_name};
 use serde_json::{Map, Value, json};
 
 pub(crate) use agents::{AGENTS, AgentMerge, UNCHANGEABLE, agents_of, tools_of};
 use entries::Entry;
-pub(crate) use json5::plain as plain_json;
+pub(crate) use includes::{INCLUDE, IncludeProblem, whole_config};
 use table::{FileForm, SetupAgent, SetupRow, agent_named, agents};
+pub(crate) use values::with_variables;
 
-use crate::mcp::FILE_BYTES;
-use crate::settings::{Key, SettingRow, SettingsFile, check_setting, set_setting};
+use crate::settings::{Key, Kind, SettingRow, SettingsFile, check_setting, set_setting};
 use crate::{Failure, Home, Source};
 
 /// Bytes of a file at most. One of them keeps much else.
@@ -117,6 +117,8 @@ pub fn import_settings(
     let mut import = SetupImport {
         home,
         dry_run: request.dry_run,
+        env,
+        has_variables: false,
         sealer: Sealer::new(home.seal_key().unwrap_or_default()),
         reports: Vec::new(),
     };
@@ -142,6 +144,9 @@ pub fn import_settings(
 struct SetupImport<'a> {
     home: &'a Home,
     dry_run: bool,
+    env: &'a dyn Fn(&str) -> Option<PathBuf>,
+    /// Whether texts of the file name variables of the environment.
+    has_variables: bool,
     sealer: Sealer,
     reports: Vec<SetupReport>,
 }
@@ -161,14 +166,23 @@ impl SetupImport<'_> {
         form: FileForm,
         only: &[&str],
     ) -> Result<(), Failure> {
-        let entries =
-            match text_of(path).map_err(|why| (1, why)).and_then(|text| entries::entries(&text, form)) {
-                Ok(entries) => entries,
-                Err((line, why)) => {
-                    self.report(path, line, "", SetupOutcome::Left(format!("{why}; nothing of it is taken")));
-                    return Ok(());
-                }
-            };
+        self.has_variables = form == FileForm::Json5;
+        let text = text_of(path).map_err(|why| (1, why));
+        let read = text.and_then(|text| match form {
+            FileForm::Json5 => includes::with_includes(path, &text),
+            FileForm::Json | FileForm::Toml => Ok((entries::entries(&text, form)?, Vec::new())),
+        });
+        let (entries, problems) = match read {
+            Ok(read) => read,
+            Err((line, why)) => {
+                self.report(path, line, "", SetupOutcome::Left(format!("{why}; nothing of it is taken")));
+                return Ok(());
+            }
+        };
+        for IncludeProblem { file, line, key, why } in problems {
+            let key = if key.is_empty() { INCLUDE.to_owned() } else { format!("{key}.{INCLUDE}") };
+            self.report(&file, line, &key, SetupOutcome::Left(why));
+        }
         // Of members with one name the last one counts.
         let last = |at: usize, entry: &Entry| !entries[at + 1..].iter().any(|later| later.key == entry.key);
         for (at, entry) in entries.iter().enumerate() {
@@ -188,13 +202,19 @@ impl SetupImport<'_> {
         all: &[Entry],
     ) -> Result<(), Failure> {
         let key = entry.key.as_str();
+        let file = entry.file.as_deref().unwrap_or(file);
         for row in &agent.rows {
             match row {
                 // An object whose members are known is looked at in parts.
                 SetupRow::Setting { theirs, ours, words }
                     if *theirs == key && !(entry.value.is_object() && has_members(agent, key)) =>
                 {
-                    return self.setting(file, entry, ours, words);
+                    let mut entry = entry.clone();
+                    if let Err(why) = self.put_in_variables(&mut entry.value) {
+                        self.report(file, entry.line, key, SetupOutcome::Left(why));
+                        return Ok(());
+                    }
+                    return self.setting(file, &entry, ours, words);
                 }
                 SetupRow::Pair { first, second, ours } if *second == key => {
                     let first =
@@ -217,6 +237,16 @@ impl SetupImport<'_> {
                 SetupRow::Gate { flag, number, ours, values } if [*flag, *number].contains(&key) => {
                     return self.gate(file, entry, all, (flag, number, ours), *values);
                 }
+                SetupRow::Hooks(name)
+                | SetupRow::Rules(name)
+                | SetupRow::Servers(name)
+                | SetupRow::Rooms(name)
+                    if *name == key && !entry.value.is_object() =>
+                {
+                    let why = "it is not an object".to_owned();
+                    self.report(file, entry.line, key, SetupOutcome::Left(why));
+                    return Ok(());
+                }
                 SetupRow::Hooks(name) if *name == key => return self.hooks(file, entry),
                 SetupRow::Rules(name) if *name == key => return self.rules(file, entry),
                 SetupRow::Servers(name) if *name == key => return self.servers(file, entry),
@@ -224,6 +254,10 @@ impl SetupImport<'_> {
                 SetupRow::Senders(name) if *name == key => {
                     let taken = policies::senders(key, &entry.value);
                     return self.policies(file, entry, "tools.bySender", taken);
+                }
+                SetupRow::Providers(name) if *name == key => {
+                    let taken = policies::providers(key, &entry.value);
+                    return self.policies(file, entry, policies::PROVIDERS, taken);
                 }
                 SetupRow::Rooms(name) if *name == key => {
                     let taken = policies::rooms(key, &entry.value);
@@ -267,13 +301,31 @@ impl SetupImport<'_> {
             for member in &entry.members {
                 self.member(agent, file, member, &entry.members)?;
             }
-        } else if !key.starts_with('$') {
+        } else if key != "$schema" {
             self.report(
                 file,
                 entry.line,
                 key,
                 SetupOutcome::Left("there is no such setting here".to_owned()),
             );
+        }
+        Ok(())
+    }
+
+    /// Puts in the variables of the environment that texts name, as the other program does.
+    fn put_in_variables(&self, value: &mut Value) -> Result<(), String> {
+        match value {
+            _ if !self.has_variables => {}
+            Value::String(text) => {
+                let env =
+                    |name: &str| (self.env)(name).and_then(|value| value.into_os_string().into_string().ok());
+                *text = with_variables(text, &env)?;
+            }
+            Value::Array(items) => return items.iter_mut().try_for_each(|item| self.put_in_variables(item)),
+            Value::Object(members) => {
+                return members.values_mut().try_for_each(|member| self.put_in_variables(member));
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -441,6 +493,9 @@ impl SetupImport<'_> {
         if self.sealer.seal(&text) != text {
             return Ok(SetupOutcome::Left("it holds a secret, which is not copied".to_owned()));
         }
+        if matches!(key.kind, Kind::Text | Kind::Cron) && !value.is_string() {
+            return Ok(SetupOutcome::Left(format!("{ours} is a text")));
+        }
         let config = self.home.config();
         let row = config.row(key);
         if let Source::User(_) = row.source {
@@ -560,7 +615,9 @@ impl SetupImport<'_> {
         taken: policies::TakenMembers,
     ) -> Result<(), Failure> {
         for (name, why) in taken.left {
-            self.report(file, entry.line_of(&name), &name, SetupOutcome::Left(why));
+            let at = entry.nearest(&name);
+            let file = at.file.as_deref().unwrap_or(file);
+            self.report(file, at.line, &name, SetupOutcome::Left(why));
         }
         if taken.members.is_empty() {
             return Ok(());
@@ -581,6 +638,9 @@ impl SetupImport<'_> {
                 self.report(file, list.line, &list.key, SetupOutcome::Left(why.to_owned()));
                 continue;
             }
+            if !list.value.is_array() {
+                self.report(file, list.line, &list.key, SetupOutcome::Left("it is not a list".to_owned()));
+            }
             let mut ours = Vec::new();
             for theirs in rules::texts(&list.value) {
                 match rules::rule(theirs) {
@@ -600,69 +660,6 @@ impl SetupImport<'_> {
         }
         Ok(())
     }
-
-    /// MCP servers, into `mcp.json` of the home.
-    fn servers(&mut self, file: &Path, entry: &Entry) -> Result<(), Failure> {
-        const FORM: &str = "mcpServers";
-        let path = self.home.dir.join("mcp.json");
-        let failed = |why: &str| Failure::request(format!("{}: {why}; correct it first", path.display()));
-        let mut root = match text_of(&path) {
-            Ok(text) if text.trim().is_empty() => json!({}),
-            Ok(text) => serde_json::from_str(&text).map_err(|_| failed("it is not valid JSON"))?,
-            Err(_) if !path.exists() => json!({}),
-            Err(why) => return Err(failed(&why)),
-        };
-        let Some(members) = root.as_object_mut() else { return Err(failed("it must be a JSON object")) };
-        let ours = members.entry(FORM).or_insert_with(|| json!({}));
-        let Some(ours) = ours.as_object_mut() else { return Err(failed("`mcpServers` must be an object")) };
-        let mut is_changed = false;
-        // With the indents of the file.
-        let size_of = |name: &str, server: &Value| {
-            let text = format!("{server:#}");
-            (name.len() + text.len() + 4 * text.lines().count() + 10) as u64
-        };
-        let mut bytes = std::fs::metadata(&path).map_or(0, |found| found.len());
-        for theirs in &entry.members {
-            let name = theirs.key.strip_prefix(&format!("{}.", entry.key)).unwrap_or(&theirs.key);
-            let server = match is_server_name(name) {
-                true => servers::server(&theirs.value, &self.sealer),
-                false => Err("a name of a server has 1 to 64 letters, digits, `_`, `-` and `.`".to_owned()),
-            };
-            let server = match server {
-                Ok(server) => server,
-                Err(why) => {
-                    self.report(file, theirs.line, &theirs.key, SetupOutcome::Left(why));
-                    continue;
-                }
-            };
-            let label = "mcp.json".to_owned();
-            let outcome = match ours.get(name) {
-                Some(known) if *known == server.value => SetupOutcome::Same { ours: label },
-                Some(_) => SetupOutcome::Kept { ours: label },
-                None if ours.len() >= SERVERS => {
-                    SetupOutcome::Left(format!("mcp.json has {SERVERS} servers, which is the most"))
-                }
-                None if bytes + size_of(name, &server.value) > FILE_BYTES => {
-                    SetupOutcome::Left(format!("mcp.json would have more than {FILE_BYTES} bytes"))
-                }
-                None => {
-                    is_changed = true;
-                    bytes += size_of(name, &server.value);
-                    ours.insert(name.to_owned(), server.value.clone());
-                    SetupOutcome::Set { ours: label, value: server.value }
-                }
-            };
-            let is_new = matches!(outcome, SetupOutcome::Set { .. });
-            self.report(file, theirs.line, &theirs.key, outcome);
-            for note in server.notes.into_iter().filter(|_| is_new) {
-                self.report(file, theirs.line, &theirs.key, SetupOutcome::Note(note));
-            }
-        }
-        if is_changed && !self.dry_run {
-            write(&path, &format!("{root:#}\n"))?;
-        }
-        Ok(())
-    }
 }
 
 /// A value as a command line has it.
@@ -678,7 +675,10 @@ fn has_members(agent: &SetupAgent, key: &str) -> bool {
         SetupRow::Larger { first, .. } => is_within(first),
         SetupRow::Gate { flag, .. } => is_within(flag),
         SetupRow::Each { theirs: key, .. } | SetupRow::Alone { key, .. } => is_within(key),
-        SetupRow::Agents(name) | SetupRow::Servers(name) | SetupRow::Senders(name) => is_within(name),
+        SetupRow::Agents(name)
+        | SetupRow::Servers(name)
+        | SetupRow::Senders(name)
+        | SetupRow::Providers(name) => is_within(name),
         _ => false,
     })
 }

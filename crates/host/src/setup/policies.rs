@@ -2,6 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::settings::check_setting;
+
+/// The setting of policies by provider.
+pub(super) const PROVIDERS: &str = "tools.byProvider";
 /// The members of a policy that say the same here.
 const LISTS: [&str; 3] = ["allow", "alsoAllow", "deny"];
 /// Where a channel keeps its rooms.
@@ -99,6 +103,38 @@ pub(super) fn senders(key: &str, theirs: &Value) -> TakenMembers {
     taken
 }
 
+/// Policies by provider. One that cannot be read takes all tools from its models, and one whose key is none from all models that have
+/// no other.
+pub(super) fn providers(key: &str, theirs: &Value) -> TakenMembers {
+    let mut taken = TakenMembers::default();
+    let none = json!({ "deny": ["*"] });
+    let mut is_open = theirs.is_object();
+    for (provider, value) in theirs.as_object().into_iter().flatten() {
+        let at = format!("{key}.{provider}");
+        let checked = check_setting(PROVIDERS, &json!({ provider: value }).to_string());
+        match checked {
+            Ok(_) => drop(taken.members.insert(provider.clone(), value.clone())),
+            Err(_) if provider.trim().is_empty() => {
+                taken.leave(at, "it names no provider; models that have no other key get no tools here");
+                is_open = false;
+            }
+            Err(why) => {
+                // What follows is about settings that stand in a file already.
+                let why = why.split(';').next().unwrap_or_default();
+                taken.leave(at, &format!("{why}; its models get no tools here"));
+                taken.members.insert(provider.clone(), none.clone());
+            }
+        }
+    }
+    if !theirs.is_object() {
+        taken.leave(key.to_owned(), "it is not an object; no model gets tools here");
+    }
+    if !is_open {
+        taken.members.insert("*".to_owned(), none);
+    }
+    taken
+}
+
 /// The lists of a policy.
 fn lists(key: &str, theirs: &Value, left: &mut Vec<(String, String)>) -> Value {
     let mut kept = Map::new();
@@ -139,9 +175,23 @@ pub(super) fn rooms(key: &str, channels: &Value) -> TakenMembers {
                 room_policy(&format!("{at}.channels.{room}"), (channel, room), settings, &mut taken);
             }
         }
+        if let Some(accounts) = settings.get("accounts") {
+            leave_policies(&format!("{key}.{channel}.accounts"), accounts, &mut taken);
+        }
         taken.leave(format!("{key}.{channel}"), "there are no chat channels yet");
     }
     taken
+}
+
+/// Names the policies of accounts, wherever they stand.
+fn leave_policies(key: &str, settings: &Value, taken: &mut TakenMembers) {
+    for (member, value) in settings.as_object().into_iter().flatten() {
+        let at = format!("{key}.{member}");
+        match member.as_str() {
+            "tools" | "toolsBySender" => taken.leave(at, "policies are by channel here, not by account"),
+            _ => leave_policies(&at, value, taken),
+        }
+    }
 }
 
 fn room_policy(key: &str, (channel, room): (&str, &str), settings: &Value, taken: &mut TakenMembers) {
@@ -174,7 +224,7 @@ mod tests {
                 } },
                 "*": { "tools": { "allow": ["read"], "profile": "coding" } },
                 "quiet": {},
-            } },
+            }, "accounts": { "work": { "name": "x", "groups": { "-200": { "tools": { "deny": ["exec"] } } } } } },
             "discord": { "guilds": { "1": { "tools": {}, "channels": { "2": { "tools": { "deny": ["*"] } } } } } },
         });
         let TakenMembers { members, left } = rooms("channels", &channels);
@@ -192,6 +242,7 @@ mod tests {
                 "channels.discord",
                 "channels.discord.guilds.1.tools",
                 "channels.telegram",
+                "channels.telegram.accounts.work.groups.-200.tools",
                 "channels.telegram.groups.*.tools.profile",
                 "channels.telegram.groups.-100.toolsBySender.name:Ann",
             ]
@@ -214,6 +265,25 @@ mod tests {
         let left: Vec<String> = left.into_iter().map(|(key, _)| key).collect();
         assert_eq!(left, ["a.tools.elevated", "a.tools.sandbox.tools.alsoAllow"]);
         assert_eq!(agent("a.tools", &json!(7)).left.len(), 1);
+    }
+
+    #[test]
+    fn providers_are_taken_one_by_one() {
+        let none = json!({ "deny": ["*"] });
+        let theirs = json!({
+            "openai": { "deny": ["exec"] }, "x": { "profile": "nix" }, "y/z": 7, "*": { "allow": ["read"] },
+        });
+        let TakenMembers { members, left } = providers(PROVIDERS, &theirs);
+        let expect =
+            json!({ "openai": { "deny": ["exec"] }, "x": none, "y/z": none, "*": { "allow": ["read"] } });
+        assert_eq!(Value::Object(members), expect);
+        let keys: Vec<&str> = left.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys, ["tools.byProvider.x", "tools.byProvider.y/z"]);
+        assert!(left.iter().all(|(_, why)| why.ends_with("; its models get no tools here")), "{left:?}");
+        for broken in [json!({ " ": {}, "*": {} }), json!(["openai"])] {
+            let TakenMembers { members, left } = providers(PROVIDERS, &broken);
+            assert_eq!((Value::Object(members), left.len()), (json!({ "*": none }), 1), "{broken}");
+        }
     }
 
     #[test]

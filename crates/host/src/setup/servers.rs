@@ -1,11 +1,24 @@
 //! MCP servers of another agent in the form of our file. What is secret stays where it is.
 
+use std::path::Path;
+
 use quipu::Sealer;
+use quipu_mcp::config::{SERVERS, is_server_name};
 use serde_json::{Map, Value, json};
+
+use super::entries::Entry;
+use super::{SetupImport, SetupOutcome, text_of, write};
+use crate::Failure;
+use crate::mcp::FILE_BYTES;
 
 /// Words by which the name of a variable or header says that its value is secret.
 const SECRET_NAMES: [&str; 8] =
     ["key", "token", "secret", "password", "passwd", "auth", "credential", "cookie"];
+
+/// Whether a variable or header of this name holds a secret.
+pub(super) fn is_secret_name(name: &str) -> bool {
+    SECRET_NAMES.iter().any(|word| name.to_lowercase().contains(word))
+}
 
 /// Members that mean the same here and hold nothing secret.
 const SAME: [&str; 8] = [
@@ -18,6 +31,72 @@ const SAME: [&str; 8] = [
     "env_vars",
     "env_http_headers",
 ];
+
+impl SetupImport<'_> {
+    /// MCP servers, into `mcp.json` of the home.
+    pub(super) fn servers(&mut self, file: &Path, entry: &Entry) -> Result<(), Failure> {
+        const FORM: &str = "mcpServers";
+        let path = self.home.dir.join("mcp.json");
+        let failed = |why: &str| Failure::request(format!("{}: {why}; correct it first", path.display()));
+        let mut root = match text_of(&path) {
+            Ok(text) if text.trim().is_empty() => json!({}),
+            Ok(text) => serde_json::from_str(&text).map_err(|_| failed("it is not valid JSON"))?,
+            Err(_) if !path.exists() => json!({}),
+            Err(why) => return Err(failed(&why)),
+        };
+        let Some(members) = root.as_object_mut() else { return Err(failed("it must be a JSON object")) };
+        let ours = members.entry(FORM).or_insert_with(|| json!({}));
+        let Some(ours) = ours.as_object_mut() else { return Err(failed("`mcpServers` must be an object")) };
+        let mut is_changed = false;
+        // With the indents of the file.
+        let size_of = |name: &str, server: &Value| {
+            let text = format!("{server:#}");
+            (name.len() + text.len() + 4 * text.lines().count() + 10) as u64
+        };
+        let mut bytes = std::fs::metadata(&path).map_or(0, |found| found.len());
+        for theirs in &entry.members {
+            let file = theirs.file.as_deref().unwrap_or(file);
+            let name = theirs.key.strip_prefix(&format!("{}.", entry.key)).unwrap_or(&theirs.key);
+            let server = match is_server_name(name) {
+                true => server(&theirs.value, &self.sealer),
+                false => Err("a name of a server has 1 to 64 letters, digits, `_`, `-` and `.`".to_owned()),
+            };
+            let server = match server {
+                Ok(server) => server,
+                Err(why) => {
+                    self.report(file, theirs.line, &theirs.key, SetupOutcome::Left(why));
+                    continue;
+                }
+            };
+            let label = "mcp.json".to_owned();
+            let outcome = match ours.get(name) {
+                Some(known) if *known == server.value => SetupOutcome::Same { ours: label },
+                Some(_) => SetupOutcome::Kept { ours: label },
+                None if ours.len() >= SERVERS => {
+                    SetupOutcome::Left(format!("mcp.json has {SERVERS} servers, which is the most"))
+                }
+                None if bytes + size_of(name, &server.value) > FILE_BYTES => {
+                    SetupOutcome::Left(format!("mcp.json would have more than {FILE_BYTES} bytes"))
+                }
+                None => {
+                    is_changed = true;
+                    bytes += size_of(name, &server.value);
+                    ours.insert(name.to_owned(), server.value.clone());
+                    SetupOutcome::Set { ours: label, value: server.value }
+                }
+            };
+            let is_new = matches!(outcome, SetupOutcome::Set { .. });
+            self.report(file, theirs.line, &theirs.key, outcome);
+            for note in server.notes.into_iter().filter(|_| is_new) {
+                self.report(file, theirs.line, &theirs.key, SetupOutcome::Note(note));
+            }
+        }
+        if is_changed && !self.dry_run {
+            write(&path, &format!("{root:#}\n"))?;
+        }
+        Ok(())
+    }
+}
 
 /// A server in our form, and what was left out of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,8 +116,12 @@ pub(super) fn server(theirs: &Value, sealer: &Sealer) -> Result<Server, String> 
     let text = |name: &str| members.get(name).and_then(Value::as_str);
     match (text("command"), text("url")) {
         (Some(command), _) => {
-            let arguments = super::rules::texts(members.get("args").unwrap_or(&Value::Null));
-            if std::iter::once(command).chain(arguments.iter().copied()).any(is_secret) {
+            let arguments: Option<Vec<String>> = match members.get("args") {
+                None | Some(Value::Null) => Some(Vec::new()),
+                Some(theirs) => theirs.as_array().and_then(|args| args.iter().map(word_of).collect()),
+            };
+            let Some(arguments) = arguments else { return Err("`args` is not a list of texts".to_owned()) };
+            if std::iter::once(command).chain(arguments.iter().map(String::as_str)).any(is_secret) {
                 return Err("its command line holds a secret; add it by hand".to_owned());
             }
             ours.insert("command".into(), command.into());
@@ -49,13 +132,19 @@ pub(super) fn server(theirs: &Value, sealer: &Sealer) -> Result<Server, String> 
                 rest.split(['/', '?', '#']).next().is_some_and(|host| host.contains('@'))
             });
             let query = url.split_once('?').map_or("", |(_, query)| query);
-            if has_user
-                || is_secret(url)
-                || SECRET_NAMES.iter().any(|name| query.to_lowercase().contains(name))
-            {
+            if has_user || is_secret(url) || is_secret_name(query) {
                 return Err("its URL holds a secret; add it by hand".to_owned());
             }
-            ours.insert("type".into(), text("type").unwrap_or("http").into());
+            let transport = match ["type", "transport"].iter().find_map(|name| members.get(*name)) {
+                None | Some(Value::Null) => "http",
+                Some(theirs) => match theirs.as_str().map(str::to_lowercase).as_deref() {
+                    Some("http" | "streamable-http" | "streamable_http" | "streamablehttp") => "http",
+                    // Why it cannot be taken is said below.
+                    Some("sse") => "sse",
+                    _ => return Err("its `type` or `transport` is none that is known here".to_owned()),
+                },
+            };
+            ours.insert("type".into(), transport.into());
             ours.insert("url".into(), url.into());
         }
         (None, None) => return Err("it has neither `command` nor `url`".to_owned()),
@@ -64,9 +153,11 @@ pub(super) fn server(theirs: &Value, sealer: &Sealer) -> Result<Server, String> 
         let all = from.iter().filter_map(|name| members.get(*name)?.as_object()).flatten();
         let mut kept = Map::new();
         for (name, value) in all {
-            let Some(value) = value.as_str() else { continue };
-            let says_so = SECRET_NAMES.iter().any(|word| name.to_lowercase().contains(word));
-            if !value.contains("${") && (says_so || is_secret(value)) {
+            let Some(value) = word_of(value) else {
+                notes.push(format!("the value of {name} is no text, and is left out"));
+                continue;
+            };
+            if !value.contains("${") && (is_secret_name(name) || is_secret(&value)) {
                 let variable: String = name
                     .chars()
                     .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
@@ -121,6 +212,15 @@ pub(super) fn server(theirs: &Value, sealer: &Sealer) -> Result<Server, String> 
     Ok(Server { value: Value::Object(ours), notes })
 }
 
+/// A text as it is, and a number, `true` or `false` as a program gets it.
+fn word_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,6 +262,34 @@ mod tests {
             json!("x"),
         ] {
             assert!(of(&bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn servers_keep_numbers_and_say_how_they_are_reached() {
+        let taken = of(
+            &json!({ "command": "x", "args": ["--port", 8080, true], "env": { "PORT": 8080, "DEBUG": true, "L": [1] } }),
+        );
+        let Server { value, notes } = taken.unwrap();
+        let expect = json!({ "command": "x", "args": ["--port", "8080", "true"], "env": { "PORT": "8080", "DEBUG": "true" } });
+        assert_eq!((value, notes), (expect, vec!["the value of L is no text, and is left out".to_owned()]));
+        let url = "https://example.com/mcp";
+        for (member, word) in [("transport", "streamable-http"), ("transport", "http"), ("type", "http")] {
+            let taken = of(&json!({ "url": url, member: word })).unwrap();
+            assert_eq!(
+                (taken.value, taken.notes.len()),
+                (json!({ "type": "http", "url": url }), 0),
+                "{word}"
+            );
+        }
+        for (broken, why) in [
+            (json!({ "url": url, "transport": "sse" }), "sse"),
+            (json!({ "url": url, "transport": 7 }), "transport"),
+            (json!({ "command": "x", "args": "a b" }), "args"),
+            (json!({ "command": "x", "args": [["a"]] }), "args"),
+        ] {
+            let told = of(&broken).unwrap_err();
+            assert!(told.to_lowercase().contains(why), "{broken}: {told}");
         }
     }
 }

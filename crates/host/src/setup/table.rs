@@ -74,6 +74,8 @@ pub(super) enum SetupRow {
     Agents(&'static str),
     /// Policies of tools by sender.
     Senders(&'static str),
+    /// Policies of tools by provider.
+    Providers(&'static str),
     /// Channels, whose rooms can have policies of tools, and which can have limits of turns.
     Rooms(&'static str),
     /// Objects by name, in which a word stands for a member that they do not have: that of an object that is for all, or else `word`.
@@ -147,6 +149,7 @@ pub(super) fn agents() -> Vec<SetupAgent> {
             ["rules", key] => agent.rows.push(SetupRow::Rules(key)),
             ["agents", key] => agent.rows.push(SetupRow::Agents(key)),
             ["senders", key] => agent.rows.push(SetupRow::Senders(key)),
+            ["providers", key] => agent.rows.push(SetupRow::Providers(key)),
             ["rooms", key] => agent.rows.push(SetupRow::Rooms(key)),
             ["each", theirs, ours, words, member, all, word] => {
                 agent.rows.push(SetupRow::Each { theirs, ours, words, member, all, word });

@@ -3,6 +3,8 @@
 use quipu_policy::canonical;
 use serde_json::Value;
 
+use super::servers::is_secret_name;
+
 /// How a value is said here: what a word that begins with `@` in the table stands for.
 ///
 /// # Errors
@@ -75,6 +77,46 @@ fn tools(value: &Value) -> Result<Value, String> {
     names.iter().map(|name| name.as_str().map(|name| Value::from(canonical(name))).ok_or_else(bad)).collect()
 }
 
+/// A text with the variables of the environment that it names as `${NAME}`; `$${NAME}` stands for `${NAME}`.
+///
+/// # Errors
+/// Which variable is not set, or is secret by its name.
+pub(crate) fn with_variables(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let fits = |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_';
+    let is_name = |name: &str| {
+        !name.is_empty()
+            && name.chars().all(fits)
+            && !name.starts_with(|letter: char| letter.is_ascii_digit())
+    };
+    let (mut whole, mut rest) = (String::new(), text);
+    while let Some((before, behind)) = rest.split_once('$') {
+        whole.push_str(before);
+        let (is_escaped, inner) = match behind.strip_prefix("${") {
+            Some(inner) => (true, Some(inner)),
+            None => (false, behind.strip_prefix('{')),
+        };
+        match inner.and_then(|inner| inner.split_once('}')).filter(|(name, _)| is_name(name)) {
+            Some((name, behind)) => {
+                if is_escaped {
+                    whole.push_str(&format!("${{{name}}}"));
+                } else if is_secret_name(name) {
+                    return Err(format!("the variable {name} is secret by its name, and not copied"));
+                } else {
+                    let value = env(name).filter(|value| !value.is_empty());
+                    whole.push_str(&value.ok_or_else(|| format!("the variable {name} is not set"))?);
+                }
+                rest = behind;
+            }
+            None => {
+                whole.push('$');
+                rest = behind;
+            }
+        }
+    }
+    whole.push_str(rest);
+    Ok(whole)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -115,6 +157,29 @@ mod tests {
         ];
         for (how, theirs) in bad {
             assert!(converted(how, &theirs).is_err(), "{how} {theirs}");
+        }
+    }
+
+    #[test]
+    fn variables_are_put_into_texts() {
+        let env = |name: &str| match name {
+            "MODEL" => Some("a/b".to_owned()),
+            "EMPTY" => Some(String::new()),
+            "API_KEY" => Some("hunter2".to_owned()),
+            _ => None,
+        };
+        for (text, whole) in [
+            ("x", "x"),
+            ("${MODEL}", "a/b"),
+            ("p/${MODEL}-$1-${MODEL}", "p/a/b-$1-a/b"),
+            ("$${MODEL}", "${MODEL}"),
+            ("${model} ${} ${1A} ${MODEL", "${model} ${} ${1A} ${MODEL"),
+        ] {
+            assert_eq!(with_variables(text, &env).as_deref(), Ok(whole), "{text}");
+        }
+        for (text, name) in [("${EMPTY}", "EMPTY"), ("a ${NONE}", "NONE"), ("${API_KEY}", "API_KEY")] {
+            let why = with_variables(text, &env).unwrap_err();
+            assert!(why.contains(name) && !why.contains("hunter2"), "{why}");
         }
     }
 }

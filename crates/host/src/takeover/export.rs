@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use super::approvals::pattern_of;
 use super::jobs::KEYS;
-use super::{StateOutcome, StatePart, StateReport};
+use super::{StateOutcome, StatePart, StateReport, default_agent};
 use crate::holders::WrittenKind;
 use crate::permissions::{PermissionItem, Record};
 use crate::scheduled_job::{JobTarget, ScheduledJob, ScheduledWork};
@@ -218,7 +218,8 @@ impl Export<'_> {
         let rows: BTreeMap<&str, &SessionRow> =
             rows.iter().filter(|row| row.head.is_some()).map(|row| (row.id.as_str(), row)).collect();
         let mut indexes: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
-        let mut exported: BTreeSet<(String, String)> = BTreeSet::new();
+        // The id that the header of each transcript says.
+        let mut exported: BTreeMap<(String, String), String> = BTreeMap::new();
         for conversation in conversations {
             let ExportedConversation { key, agent, session, updated, mut entry } = conversation;
             let agent = if is_agent_id(&agent) { agent } else { MAIN.to_owned() };
@@ -227,16 +228,25 @@ impl Export<'_> {
                 self.report(StatePart::Conversation, "agents", &key, StateOutcome::Left(why));
                 continue;
             };
-            if exported.insert((agent.clone(), session.to_string())) {
-                self.transcript(row, Some(&agent)).await?;
+            let place = (agent.clone(), session.to_string());
+            let id = match exported.get(&place) {
+                Some(id) => id.clone(),
+                None => {
+                    let id = self.transcript(row, Some(&agent)).await?;
+                    exported.insert(place, id.clone());
+                    id
+                }
+            };
+            if id != session.as_str() {
+                entry.insert("sessionFile".to_owned(), format!("{session}.jsonl").into());
             }
-            entry.insert("sessionId".to_owned(), session.as_str().into());
+            entry.insert("sessionId".to_owned(), id.into());
             entry.insert("updatedAt".to_owned(), updated.max(row.updated).into());
             indexes.entry(agent.clone()).or_default().insert(key, Value::Object(entry));
             self.agents.insert(agent);
             self.done.conversations += 1;
         }
-        let met: BTreeSet<&str> = exported.iter().map(|(_, session)| session.as_str()).collect();
+        let met: BTreeSet<&str> = exported.keys().map(|(_, session)| session.as_str()).collect();
         for row in rows.values().filter(|row| row.agent == AGENT && !met.contains(row.id.as_str())) {
             self.transcript(row, None).await?;
         }
@@ -246,8 +256,12 @@ impl Export<'_> {
         Ok(())
     }
 
-    /// Writes a transcript of this agent, or of the one that the session says.
-    async fn transcript(&mut self, row: &SessionRow, agent: Option<&str>) -> Result<(), StateExportError> {
+    /// Writes a transcript of this agent, or of the one that the session says. Also the id of its header.
+    async fn transcript(
+        &mut self,
+        row: &SessionRow,
+        agent: Option<&str>,
+    ) -> Result<String, StateExportError> {
         let temporary = Path::new("transcript.part");
         let mut out = BufWriter::new(self.create(temporary)?);
         let done = match transcript(self.store, row, &mut out).await {
@@ -276,11 +290,19 @@ impl Export<'_> {
         self.agents.insert(agent);
         self.files.push((below, row.id.clone()));
         self.done.transcripts += 1;
-        Ok(())
+        Ok(done.id.unwrap_or_else(|| row.id.to_string()))
     }
 
     /// Agents of the settings, and those that have a conversation.
     fn agents(&mut self) -> Result<(), StateExportError> {
+        let default = match default_agent::kept(self.home)? {
+            Some(id) if !self.agents.contains(&id) && !agents_of(self.home).0.contains_key(&id) => {
+                let why = format!("the default agent was `{id}`, which is not here; it is `{MAIN}` there");
+                self.report(StatePart::Agent, "openclaw.json", MAIN, StateOutcome::Note(why));
+                MAIN.to_owned()
+            }
+            kept => kept.unwrap_or_else(|| MAIN.to_owned()),
+        };
         let config = self.home.config();
         self.agents.extend(config.named_agents.keys().filter(|id| is_agent_id(id)).cloned());
         let (set, _) = agents_of(self.home);
@@ -288,6 +310,9 @@ impl Export<'_> {
         let mut notes = Vec::new();
         for id in &self.agents {
             let mut agent = Map::from_iter([("id".to_owned(), Value::from(id.as_str()))]);
+            if *id == default {
+                agent.insert("default".to_owned(), true.into());
+            }
             let ours = set.get(id).or_else(|| {
                 let closed = set.get(EVERY_AGENT)?;
                 notes
@@ -581,7 +606,7 @@ fn exported_job(
         "id": id,
         "agentId": agent,
         "name": id,
-        "enabled": job.state != JobState::Paused,
+        "enabled": !matches!(job.state, JobState::Paused | JobState::Failed),
         "schedule": schedule,
         "sessionTarget": "isolated",
         "wakeMode": "now",
@@ -636,5 +661,44 @@ mod tests {
                 "its tools name `todo`, which is not there",
             ]
         );
+    }
+
+    #[test]
+    fn job_that_failed_is_exported_as_disabled() {
+        let work = crate::scheduled_job::PromptWork {
+            prompt: "x".to_owned(),
+            cwd: "/w".to_owned(),
+            model: None,
+            budget: None,
+            daily_budget: None,
+            daily_tokens: None,
+            max_turns: None,
+            tools: None,
+            by_model: false,
+        };
+        let scheduled = ScheduledJob {
+            when: Recurrence::At(5),
+            jitter_ms: 0,
+            work: ScheduledWork::Prompt(work),
+            target: JobTarget::Nobody,
+        };
+        let workspaces = BTreeMap::from([(PathBuf::from("/w"), vec![MAIN.to_owned()])]);
+        for (state, is_enabled) in
+            [(JobState::Waiting, true), (JobState::Failed, false), (JobState::Paused, false)]
+        {
+            let job = Job {
+                key: "openclaw/j".into(),
+                kind: String::new(),
+                payload: String::new(),
+                state,
+                due: 5,
+                next: 5,
+                attempts: 3,
+                attempt_limit: 3,
+                error: None,
+            };
+            let (theirs, _) = exported_job(&job, &scheduled, &workspaces).unwrap();
+            assert_eq!(theirs["enabled"], is_enabled, "{:?}", job.state);
+        }
     }
 }

@@ -5,8 +5,10 @@
 
 mod agents;
 mod approvals;
+mod config;
 mod conversations;
 mod credentials;
+mod default_agent;
 mod export;
 mod jobs;
 mod report;
@@ -26,9 +28,6 @@ pub use report::{StateOutcome, StatePart, StateReport};
 
 use crate::import::{ImportPlan, variable};
 use crate::{Failure, Home};
-
-/// Bytes of a file of settings at most.
-const CONFIG: u64 = 16 << 20;
 
 /// Whether anything is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +118,9 @@ impl<'a> Takeover<'a> {
     /// What is wrong with our own files.
     pub fn settings(&mut self) -> Result<(), Failure> {
         self.take_agents()?;
+        if self.mode == TakeoverMode::Write {
+            default_agent::keep(self.home, &self.default_agent)?;
+        }
         self.take_credentials()?;
         self.take_approvals()
     }
@@ -131,25 +133,6 @@ impl<'a> Takeover<'a> {
         let agent = Agent::named(AGENT).ok_or_else(|| Failure::failed("no importer has this name"))?;
         let files = self.state.agents.iter().flat_map(|agent| agent.transcripts.iter().cloned()).collect();
         Ok(ImportPlan::of_files(agent, files, self.mode == TakeoverMode::DryRun))
-    }
-
-    fn read_config(&mut self) {
-        let Some(path) = self.state.config.clone() else { return };
-        let read = crate::bounded_file::read(&path, CONFIG).map_err(|error| error.in_words("16 MiB"));
-        let text = read.and_then(|bytes| {
-            String::from_utf8(bytes).map_err(|_| "it is not text (UTF-8); nothing of it is taken".to_owned())
-        });
-        let value = text.and_then(|text| {
-            let parsed = serde_json::from_str(&crate::setup::plain_json(&text));
-            // Only the place: the words of the parser may quote what stands there.
-            parsed.map_err(|error| {
-                format!("it is not JSON (line {}); nothing of it is taken", serde_json::Error::line(&error))
-            })
-        });
-        match value {
-            Ok(value) => self.config = value,
-            Err(why) => self.report(StatePart::Directory, &path, "", StateOutcome::Failed(why)),
-        }
     }
 
     fn report(&mut self, part: StatePart, file: &Path, key: &str, outcome: StateOutcome) {
