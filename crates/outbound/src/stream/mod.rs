@@ -680,6 +680,7 @@ impl ReplyStream {
     fn reply_target(&mut self, explicit: Option<ReplyTarget>) -> Option<ReplyTarget> {
         let answers = match self.options.reply_mode {
             ReplyMode::Off => false,
+            ReplyMode::Explicit => explicit.is_some(),
             ReplyMode::First => !self.any_reply,
             ReplyMode::All => true,
         };

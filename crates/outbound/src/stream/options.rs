@@ -25,6 +25,8 @@ pub enum ReplyMode {
     /// None, whatever the text says.
     #[default]
     Off,
+    /// Those of which the text says what they answer.
+    Explicit,
     /// The first one.
     First,
     /// All of them.

@@ -317,6 +317,14 @@ fn reply_tags_stick_and_the_mode_counts() {
         run(with(ReplyMode::All), &inputs),
         ["One.>7", "Two two two.>7", "Three>7", ".", "Next>in", "."]
     );
+    assert_eq!(
+        run(with(ReplyMode::Explicit), &inputs),
+        ["One.>7", "Two two two.>7", "Three>7", ".", "Next", "."]
+    );
+    let inputs = [MessageStarted, Text("Hi [[reply_to_current]] there"), END];
+    assert_eq!(run(with(ReplyMode::Explicit), &inputs), ["Hi there>in", "."]);
+    let unknown = StreamOptions { current_message: None, ..with(ReplyMode::Explicit) };
+    assert_eq!(run(unknown, &inputs), ["Hi there>current", "."]);
 }
 
 #[test]
