@@ -232,7 +232,7 @@ impl TagStripper {
         };
         match family {
             Family::Token | Family::Arguments => {
-                self.glued_to = self.last.filter(|last| !last.is_whitespace())
+                self.glued_to = self.last.filter(|last| !last.is_whitespace());
             }
             Family::Final => {
                 if empty {
