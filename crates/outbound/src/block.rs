@@ -5,6 +5,8 @@ use std::fmt;
 use quipu_protocol::RunId;
 use serde::{Deserialize, Serialize};
 
+use crate::media::NamedFile;
+
 /// Names one logical reply: its preview, its blocks, its final form and each retry have the same. A chat that has seen a part of a
 /// key takes it once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -63,6 +65,10 @@ pub struct Block {
     /// the message after a crash knows whether the same text comes again.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub digest: String,
+    /// Files that its message names and that were judged since the block before: a stream that continues the message reads its text
+    /// as it was read, whatever became of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<NamedFile>,
 }
 
 impl Block {

@@ -1,9 +1,10 @@
 //! Directives in the text of a reply: the message that it answers, voice, media.
 
+use std::collections::BTreeMap;
 use std::mem;
 
 use crate::block::ReplyTarget;
-use crate::media::media_source;
+use crate::media::{MediaCheck, NamedFile, is_address, named_source};
 use crate::tags::{Segment, TagOptions, TagStripper};
 
 /// The longest tag in double brackets, in bytes: an address can be in it.
@@ -24,7 +25,14 @@ pub enum Directive {
     /// Audio is sent as a voice message.
     Voice,
     /// Media that follow the text so far.
-    Media(String),
+    Media {
+        /// As the text names them.
+        named: String,
+        /// What is sent.
+        source: String,
+    },
+    /// A file that could be sent when the same text came before, and is not there any more.
+    MissingMedia,
     /// All text before this is not to be sent.
     Leak,
 }
@@ -39,12 +47,32 @@ pub struct DirectiveParser {
     in_line: bool,
     /// A directive was taken out here.
     joint: bool,
+    check: Option<MediaCheck>,
+    /// Files that were judged, by name: whether they may be sent.
+    judged: BTreeMap<String, bool>,
+    /// Those of them that were not asked for.
+    newly_judged: Vec<NamedFile>,
 }
 
 impl DirectiveParser {
     /// For one message.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// For one message. Where there is a check, what names a file that does not pass it is text.
+    pub fn checking(check: Option<MediaCheck>) -> Self {
+        Self { check, ..Self::default() }
+    }
+
+    /// These files were judged when the message came before: text that names them is read as it was then.
+    pub fn knows_files(&mut self, files: &[NamedFile]) {
+        self.judged.extend(files.iter().map(|file| (file.name.clone(), file.may_be_sent)));
+    }
+
+    /// The files that were judged since this was asked last.
+    pub fn take_judged_files(&mut self) -> Vec<NamedFile> {
+        mem::take(&mut self.newly_judged)
     }
 
     /// What is certain after this segment.
@@ -114,10 +142,10 @@ impl DirectiveParser {
                     let media = if length > LINE_MOST {
                         None
                     } else {
-                        media_source(&source[..line.unwrap_or(source.len())])
+                        self.media(&source[..line.unwrap_or(source.len())])
                     };
                     if let Some(media) = media {
-                        out.push(Directive::Media(media));
+                        out.push(media);
                         self.joint = true;
                         return length;
                     }
@@ -184,7 +212,7 @@ impl DirectiveParser {
             }
             return 0;
         };
-        match parse_tag(&inner[..end]) {
+        match self.tag(&inner[..end]) {
             Some(directive) => {
                 out.push(directive);
                 self.joint = true;
@@ -194,6 +222,49 @@ impl DirectiveParser {
                 self.give("[", out);
                 1
             }
+        }
+    }
+
+    fn tag(&mut self, inner: &str) -> Option<Directive> {
+        let inner = inner.trim();
+        let (name, value) = match inner.split_once(':') {
+            Some((name, value)) => (name.trim_end(), Some(value.trim())),
+            None => (inner, None),
+        };
+        let name = if name.len() > 32 { return None } else { name.to_ascii_lowercase() };
+        match (name.as_str(), value) {
+            ("reply_to_current", None) => Some(Directive::ReplyTo(ReplyTarget::Current)),
+            ("audio_as_voice" | "voice", None) => Some(Directive::Voice),
+            ("reply_to" | "reply", Some(id)) => {
+                let id: String = id
+                    .chars()
+                    .filter(|character| !character.is_control() && !matches!(character, '[' | ']'))
+                    .take(ID_MOST)
+                    .collect();
+                let id = id.trim();
+                (!id.is_empty()).then(|| Directive::ReplyTo(ReplyTarget::Id(id.to_owned())))
+            }
+            ("media", Some(source)) => self.media(source),
+            _ => None,
+        }
+    }
+
+    /// What names a source, if it does and that may be sent. A file is judged once in a message.
+    fn media(&mut self, text: &str) -> Option<Directive> {
+        let named = named_source(text, self.check.is_some())?;
+        let Some(check) = self.check.as_ref().filter(|_| !is_address(&named)) else {
+            return Some(Directive::Media { source: named.clone(), named });
+        };
+        let known = self.judged.get(&named).copied();
+        let file = if known == Some(false) { None } else { check.source(&named) };
+        let may_be_sent = known.unwrap_or(file.is_some());
+        if known.is_none() {
+            self.judged.insert(named.clone(), may_be_sent);
+            self.newly_judged.push(NamedFile { name: named.clone(), may_be_sent });
+        }
+        match file {
+            Some(source) => Some(Directive::Media { named, source }),
+            None => may_be_sent.then_some(Directive::MissingMedia),
         }
     }
 
@@ -262,29 +333,5 @@ fn media_line(text: &str) -> MediaScan<'_> {
         true if length == MEDIA.len() => MediaScan::Line(&line[MEDIA.len()..]),
         true => MediaScan::Prefix,
         false => MediaScan::Text,
-    }
-}
-
-fn parse_tag(inner: &str) -> Option<Directive> {
-    let inner = inner.trim();
-    let (name, value) = match inner.split_once(':') {
-        Some((name, value)) => (name.trim_end(), Some(value.trim())),
-        None => (inner, None),
-    };
-    let name = if name.len() > 32 { return None } else { name.to_ascii_lowercase() };
-    match (name.as_str(), value) {
-        ("reply_to_current", None) => Some(Directive::ReplyTo(ReplyTarget::Current)),
-        ("audio_as_voice" | "voice", None) => Some(Directive::Voice),
-        ("reply_to" | "reply", Some(id)) => {
-            let id: String = id
-                .chars()
-                .filter(|character| !character.is_control() && !matches!(character, '[' | ']'))
-                .take(ID_MOST)
-                .collect();
-            let id = id.trim();
-            (!id.is_empty()).then(|| Directive::ReplyTo(ReplyTarget::Id(id.to_owned())))
-        }
-        ("media", Some(source)) => media_source(source).map(Directive::Media),
-        _ => None,
     }
 }

@@ -27,7 +27,7 @@ pub use chunk::{BreakPreference, Chunk, ChunkOptions, Chunker, units};
 pub use coalesce::{CoalesceOptions, Coalescer, Seam};
 pub use directives::{Directive, DirectiveParser, parse_directives};
 pub use duplicates::{SentTexts, normalized};
-pub use media::media_source;
+pub use media::{MediaCheck, NamedFile, media_source};
 pub use offer::Offer;
 pub use outbox::{Delivery, DeliveryError, Outbox, Part, PartState, Progress};
 pub use pacing::{Pacer, PacingOptions};

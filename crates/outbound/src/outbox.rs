@@ -4,6 +4,7 @@ use quipu_protocol::UnixMs;
 use serde::{Deserialize, Serialize};
 
 use crate::block::{Block, ReplyKey};
+use crate::media::NamedFile;
 use crate::offer::Offer;
 use crate::sink::{Acknowledgement, SinkError};
 
@@ -65,6 +66,9 @@ pub struct Delivery {
     pub digest: String,
     /// Media that the parts have.
     pub media: usize,
+    /// [`Block::files`] of all parts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<NamedFile>,
     /// No part will be added.
     pub closed: bool,
     /// The message of the chat that shows the preview.
@@ -116,6 +120,9 @@ pub struct Progress {
     pub digest: String,
     /// Media that they have.
     pub media: usize,
+    /// [`Block::files`] of all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<NamedFile>,
 }
 
 /// A part that cannot be recorded or found.
@@ -195,7 +202,7 @@ impl Outbox {
 
     /// Adds a part. A part that is there already stays as it is, and false is returned: a run that is repeated after a crash makes
     /// the same parts again.
-    pub fn record(&mut self, key: &ReplyKey, part: u32, block: Block) -> Result<bool, DeliveryError> {
+    pub fn record(&mut self, key: &ReplyKey, part: u32, mut block: Block) -> Result<bool, DeliveryError> {
         let reply = self.entry(key);
         let expected = reply.part_count();
         if part < expected {
@@ -215,6 +222,7 @@ impl Outbox {
             reply.digest.clone_from(&block.digest);
         }
         reply.media += block.media.len();
+        reply.files.append(&mut block.files);
         reply.parts.push(Part {
             block: Some(block),
             state: PartState::Waiting { attempts: 0, since: 0, pause_ms: 0 },
@@ -345,6 +353,7 @@ impl Outbox {
             end: reply.end,
             digest: reply.digest.clone(),
             media: reply.media,
+            files: reply.files.clone(),
         })
     }
 
@@ -389,6 +398,7 @@ impl Outbox {
                 end: 0,
                 digest: String::new(),
                 media: 0,
+                files: Vec::new(),
                 closed: false,
                 preview: None,
             });

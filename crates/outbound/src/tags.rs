@@ -21,6 +21,10 @@ const CALLS: &[&str] = &[
     "function_response",
     "function",
 ];
+/// How calls and results begin that a model tells as text, in any case.
+const MARKERS: &[&str] = &["[Tool Call:", "[Tool Result"];
+/// What can stand between such a call and its arguments.
+const ARGUMENTS: &str = "Arguments:";
 const FINAL: &[&str] = &["final"];
 
 /// How tags are read.
@@ -48,6 +52,8 @@ enum Family {
     Calls,
     Final,
     Token,
+    /// Of a call that is told as text.
+    Arguments,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +99,12 @@ pub struct TagStripper {
     in_final: bool,
     any_visible: bool,
     orphan: bool,
+    /// The arguments of a call that is told as text.
+    object: OpenObject,
+    /// A closing tag was taken for code in the reasoning that is open.
+    quoted_close: bool,
+    /// Closing tags of reasoning count in code.
+    closes_in_code: bool,
     /// A control token was taken out, and this was the character before it.
     glued_to: Option<char>,
     last: Option<char>,
@@ -115,6 +127,9 @@ impl TagStripper {
             in_final: false,
             any_visible: false,
             orphan: false,
+            object: OpenObject::default(),
+            quoted_close: false,
+            closes_in_code: false,
             glued_to: None,
             last: None,
         }
@@ -136,6 +151,7 @@ impl TagStripper {
     pub fn finish(&mut self) -> Vec<Segment> {
         let segments = self.read(true);
         self.fence = None;
+        self.hidden = self.hidden.filter(|family| *family != Family::Arguments);
         self.line_start = true;
         segments
     }
@@ -176,7 +192,7 @@ impl TagStripper {
                 FenceScan::Text => {}
             }
         }
-        let Some(mark) = text.find(['<', '`', '\n']) else {
+        let Some(mark) = text.find(['<', '`', '\n', '[']) else {
             self.show(text, false, out);
             self.line_start = false;
             return text.len();
@@ -198,6 +214,7 @@ impl TagStripper {
                 self.line_start &= length == 0;
                 length
             }
+            b'[' => self.step_marker(text, finish, out),
             _ => self.step_tag(text, finish, out),
         }
     }
@@ -214,7 +231,9 @@ impl TagStripper {
             TagScan::Tag { length, family, closing, empty } => (length, family, closing, empty),
         };
         match family {
-            Family::Token => self.glued_to = self.last.filter(|last| !last.is_whitespace()),
+            Family::Token | Family::Arguments => {
+                self.glued_to = self.last.filter(|last| !last.is_whitespace());
+            }
             Family::Final => {
                 if empty {
                     self.in_final = !self.in_final;
@@ -247,13 +266,41 @@ impl TagStripper {
         length
     }
 
+    fn step_marker(&mut self, text: &str, finish: bool, out: &mut Vec<Segment>) -> usize {
+        let is_bracketed = self.last == Some('[');
+        match if self.literal || is_bracketed { MarkerScan::Text } else { scan_marker(text, finish) } {
+            MarkerScan::Unfinished => 0,
+            MarkerScan::Text => {
+                self.show("[", false, out);
+                self.line_start = false;
+                1
+            }
+            MarkerScan::Marker { length, has_arguments } => {
+                self.glued_to = self.last.filter(|last| !last.is_whitespace());
+                if has_arguments {
+                    self.hide(Family::Arguments);
+                    self.object = OpenObject::default();
+                }
+                length
+            }
+        }
+    }
+
     fn hide(&mut self, family: Family) {
         self.hidden = Some(family);
         self.depth = 1;
+        self.quoted_close = false;
         self.hidden_text.clear();
     }
 
     fn step_hidden(&mut self, family: Family, text: &str, finish: bool) -> usize {
+        if family == Family::Arguments {
+            let end = self.object.end(text);
+            if end.is_some() {
+                self.hidden = None;
+            }
+            return end.unwrap_or(text.len());
+        }
         let Some(mark) = text.find(['<', '`']) else {
             self.keep_hidden(text);
             return text.len();
@@ -267,7 +314,22 @@ impl TagStripper {
                 self.keep_hidden("`");
                 return 1;
             }
-            let (length, _) = self.backticks(text, finish);
+            let (length, code) = self.backticks(text, finish);
+            let count = run_of(&text.as_bytes()[..text.len().min(CODE_MOST)], b'`');
+            let close = match (length, code) {
+                (0, false) => hidden_close(text, count, None, self.closes_in_code),
+                (_, true) => hidden_close(text, count, Some(length), self.closes_in_code),
+                (_, false) => HiddenClose::None,
+            };
+            // A run that reaches past the end of the reasoning pairs with nothing in it.
+            let length = match close {
+                HiddenClose::None => length,
+                HiddenClose::Quoted => {
+                    self.quoted_close = true;
+                    length
+                }
+                HiddenClose::Real => count,
+            };
             self.keep_hidden(&text[..length]);
             return length;
         }
@@ -415,8 +477,11 @@ impl TagStripper {
 /// The visible text of a whole message. Reasoning in reasoning is counted; reasoning that never ends hides the rest, unless nothing
 /// else would be left.
 pub fn visible_text(text: &str, options: TagOptions) -> String {
-    let mut stripper = TagStripper::new(options);
-    stripper.nested = true;
+    visible_by(TagStripper { nested: true, ..TagStripper::new(options) }, text)
+}
+
+fn visible_by(mut stripper: TagStripper, text: &str) -> String {
+    let options = stripper.options;
     let mut segments = stripper.push(text);
     segments.extend(stripper.finish());
     let mut visible = String::new();
@@ -426,10 +491,137 @@ pub fn visible_text(text: &str, options: TagOptions) -> String {
             Segment::Leak => visible.clear(),
         }
     }
-    if visible.trim().is_empty() && stripper.hidden == Some(Family::Thinking) && !options.enforce_final {
-        visible = stripper.hidden_text;
+    if visible.trim().is_empty() && stripper.hidden == Some(Family::Thinking) {
+        if stripper.quoted_close {
+            // What was taken for code ended the reasoning: nothing else did.
+            let again = TagStripper { nested: true, closes_in_code: true, ..TagStripper::new(options) };
+            return visible_by(again, text);
+        }
+        if !options.enforce_final {
+            visible = stripper.hidden_text;
+        }
     }
     visible.trim().to_owned()
+}
+
+/// A JSON object that has not ended.
+#[derive(Debug, Clone, Default)]
+struct OpenObject {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl OpenObject {
+    /// Where it ends in text that follows, which begins with its brace at first.
+    fn end(&mut self, text: &str) -> Option<usize> {
+        for (at, byte) in text.bytes().enumerate() {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.in_string => self.escaped = true,
+                b'"' => self.in_string = !self.in_string,
+                b'{' if !self.in_string => self.depth += 1,
+                b'}' if !self.in_string => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        return Some(at + 1);
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+enum MarkerScan {
+    /// A call or result told as text, and whether a JSON object follows these bytes that belongs to it.
+    Marker {
+        length: usize,
+        has_arguments: bool,
+    },
+    Unfinished,
+    Text,
+}
+
+/// Reads `[Tool Call: …]` or `[Tool Result …]` at the start of `text`, which is `[`.
+fn scan_marker(text: &str, finish: bool) -> MarkerScan {
+    let bytes = &text.as_bytes()[..text.len().min(TAG_MOST)];
+    let whole = finish || bytes.len() == TAG_MOST;
+    let begins = |marker: &&&str| {
+        let length = bytes.len().min(marker.len());
+        bytes[..length].eq_ignore_ascii_case(&marker.as_bytes()[..length])
+    };
+    let Some(marker) = MARKERS.iter().find(begins) else { return MarkerScan::Text };
+    let unfinished = if whole { MarkerScan::Text } else { MarkerScan::Unfinished };
+    let Some(inner) = bytes.get(marker.len()..) else { return unfinished };
+    // `[Tool Results]` is a heading of somebody's.
+    match inner.first() {
+        None => return unfinished,
+        Some(byte) if byte.is_ascii_alphanumeric() && !marker.ends_with(':') => return MarkerScan::Text,
+        Some(_) => {}
+    }
+    let Some(end) = inner.iter().position(|byte| matches!(byte, b']' | b'\n' | b'[')) else {
+        return unfinished;
+    };
+    if inner[end] != b']' {
+        return MarkerScan::Text;
+    }
+    let length = marker.len() + end + 1;
+    let alone = MarkerScan::Marker { length, has_arguments: false };
+    let blanks =
+        |from: usize| from + bytes[from..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+    let mut at = blanks(length);
+    let rest = &bytes[at..];
+    let name = &ARGUMENTS.as_bytes()[..rest.len().min(ARGUMENTS.len())];
+    if rest[..name.len()].eq_ignore_ascii_case(name) {
+        if name.len() < ARGUMENTS.len() {
+            return if whole { alone } else { MarkerScan::Unfinished };
+        }
+        at = blanks(at + name.len());
+    }
+    match bytes.get(at) {
+        Some(b'{') => MarkerScan::Marker { length: at, has_arguments: true },
+        None if !whole => MarkerScan::Unfinished,
+        _ => alone,
+    }
+}
+
+enum HiddenClose {
+    /// No closing tag is known to stand in what the backticks enclose.
+    None,
+    /// It is code: the backticks enclose it alone, or with an opening tag before it.
+    Quoted,
+    /// It ends the reasoning.
+    Real,
+}
+
+/// What the first closing tag behind `count` backticks in reasoning is, as far as the text has arrived; `span` is how long the code is that
+/// they begin, where they do.
+fn hidden_close(text: &str, count: usize, span: Option<usize>, closes_in_code: bool) -> HiddenClose {
+    let inner = &text[count..span.map_or(text.len(), |span| span - count)];
+    let tag_at = |at: usize| match scan_tag(&inner[at..], span.is_some()) {
+        TagScan::Tag { length, family: Family::Thinking, closing, .. } => Some((length, closing)),
+        _ => None,
+    };
+    let close = inner.match_indices('<').find_map(|(at, _)| {
+        let (length, closing) = tag_at(at)?;
+        closing.then_some(at + length)
+    });
+    let Some(close) = close else { return HiddenClose::None };
+    let begin = inner.len() - inner.trim_start().len();
+    let begins_with_tag = inner[begin..].starts_with('<') && tag_at(begin).is_some();
+    let behind = inner[close..].trim_start();
+    if closes_in_code
+        || !begins_with_tag
+        || !behind.is_empty() && (span.is_some() || !behind.starts_with('`'))
+    {
+        HiddenClose::Real
+    } else if span.is_some() {
+        HiddenClose::Quoted
+    } else {
+        HiddenClose::None
+    }
 }
 
 enum FenceScan {

@@ -16,7 +16,7 @@ use crate::queue::{
     Authority, BusyMode, DropReason, InboxError, InboxEvents, MessageGroup, MessageInbox, NewMessage,
     QueueEffect, QueueInput, QueuePolicy, QueueRefusal, QueueTurn, QueuedMessage,
 };
-use crate::replies::{OwedReply, Replies, ReplyFlow, SaidMessage};
+use crate::replies::{OwedReply, Replies, ReplyFlow, SaidMessage, files_of};
 use crate::source::SessionSource;
 use follow::Follow;
 use outcome::EndedRun;
@@ -499,9 +499,7 @@ impl Inner {
         handle.progress();
         let (_, events) = session.subscribe(Delivery::Lossless).await.map_err(|why| why.to_string())?;
         let reply = match &self.replies {
-            Some(replies) => {
-                replies.begin(key, turn, &session.view()).await.map_err(|why| why.to_string())?
-            }
+            Some(replies) => replies.begin(key, turn, session).await.map_err(|why| why.to_string())?,
             None => None,
         };
         let (inbox, row) = MessageInbox::row_of(turn);
@@ -644,7 +642,7 @@ impl Inner {
             return finished(Outcome::Aborted).await;
         }
         let said = replies.said(&owed, &session.view()).await.map_err(|why| why.to_string())?;
-        let mut reply = ReplyFlow::of(replies, key, &owed);
+        let mut reply = ReplyFlow::of(replies, key, &owed, files_of(session));
         if let Some(reply) = &mut reply {
             replies.knows(reply, &said);
             for SaidMessage { node, message, .. } in &said.messages {

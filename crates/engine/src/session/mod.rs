@@ -640,6 +640,11 @@ impl Session {
         &self.0.cwd
     }
 
+    /// Which files its tools may open by now, without what was allowed for single calls.
+    pub fn access(&self) -> quipu_workspace::Access {
+        self.0.policy.0.access()
+    }
+
     /// Where the session stands.
     pub fn view(&self) -> View {
         self.0.view.borrow().clone()

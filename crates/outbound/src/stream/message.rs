@@ -66,7 +66,7 @@ impl Message {
             raw: String::new(),
             raw_start: 0,
             stripper: TagStripper::new(TagOptions { enforce_final: options.enforce_final }),
-            parser: DirectiveParser::new(),
+            parser: DirectiveParser::checking(options.media_check.clone()),
             gate: SilenceGate::new(),
             chunker: Chunker::new(options.chunks),
             chunked_from: 0,

@@ -1,73 +1,24 @@
 //! From what a model streams to the messages of its reply.
 
 mod message;
+mod options;
 
 use std::ops::Range;
 
 use quipu_protocol::{RunId, UnixMs};
-use serde::{Deserialize, Serialize};
 
 use crate::block::{Block, ReplyKey, ReplyTarget};
-use crate::chunk::{Chunk, ChunkOptions, Chunker};
-use crate::coalesce::{CoalesceOptions, Coalescer, Seam};
+use crate::chunk::{Chunk, Chunker};
+use crate::coalesce::{Coalescer, Seam};
 use crate::directives::{Directive, DirectiveParser};
 use crate::duplicates::SentTexts;
 use crate::outbox::Progress;
-use crate::pacing::{Pacer, PacingOptions};
+use crate::pacing::Pacer;
 use crate::repeat::{Repeat, TextDigest};
 use crate::silence::SilenceGate;
 use crate::tags::{Segment, TagOptions, visible_text};
 use message::{Message, Piece};
-
-/// When text is sent that could not be cut yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum DrainPoint {
-    /// When a text of the message ends; blocks are sent while it streams.
-    #[default]
-    TextEnd,
-    /// When the message ends; nothing is sent before.
-    MessageEnd,
-}
-
-/// Which messages of a run answer the message that started it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum ReplyMode {
-    /// None, whatever the text says.
-    #[default]
-    Off,
-    /// The first one.
-    First,
-    /// All of them.
-    All,
-}
-
-/// How a reply is sent.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct StreamOptions {
-    /// Length of the messages.
-    pub chunks: ChunkOptions,
-    /// When they are sent.
-    pub drain: DrainPoint,
-    /// Joins short blocks.
-    pub coalesce: Option<CoalesceOptions>,
-    /// Pauses between blocks that are sent while the answer streams.
-    pub pacing: Option<PacingOptions>,
-    /// Only what stands in `<final>` tags is sent.
-    pub enforce_final: bool,
-    /// Which messages are replies.
-    pub reply_mode: ReplyMode,
-    /// Id of the message that started the run, when the chat has one.
-    pub current_message: Option<String>,
-    /// The chat, as messaging tools name it: once a tool has sent something there, the text of a message that is sent at its end is not.
-    pub target: Option<String>,
-    /// Reasoning is sent as messages of its own before the answer.
-    pub reasoning: bool,
-    /// Decides the lengths of the pauses.
-    pub seed: u64,
-}
+pub use options::{DrainPoint, ReplyMode, StreamOptions};
 
 /// What happens to an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -310,6 +261,7 @@ impl ReplyStream {
             self.message.repeat = if text.is_empty() { Repeat::Nothing } else { Repeat::Text(text, 0) };
         }
         self.message.repeated_media = self.left.media;
+        self.message.parser.knows_files(&self.left.files);
     }
 
     /// Text without a beginning begins a message.
@@ -399,7 +351,7 @@ impl ReplyStream {
     /// Nothing was visible while it streamed: what the whole text shows is sent, such as reasoning that was never closed.
     fn show_whole(&mut self) {
         let text = visible_text(&self.message.raw, TagOptions { enforce_final: self.options.enforce_final });
-        let mut parser = DirectiveParser::new();
+        let mut parser = DirectiveParser::checking(self.options.media_check.clone());
         let mut gate = SilenceGate::new();
         let mut directives = parser.push(&Segment::Text(text));
         directives.extend(parser.finish());
@@ -462,11 +414,10 @@ impl ReplyStream {
                 }
                 Directive::ReplyTo(target) => self.message.explicit = Some(target),
                 Directive::Voice => self.message.voice = true,
-                Directive::Media(source) => {
-                    let text = self.message.gate.release();
-                    self.show(&text);
-                    self.message.media_count += 1;
-                    if self.sent.contains_media(&source) {
+                Directive::MissingMedia => self.before_media(),
+                Directive::Media { named, source } => {
+                    self.before_media();
+                    if self.sent.contains_media(&named) || self.sent.contains_media(&source) {
                         continue;
                     }
                     let comes_again = self.message.media_count <= self.message.repeated_media;
@@ -493,6 +444,13 @@ impl ReplyStream {
                 }
             }
         }
+    }
+
+    /// Media stand here: no text before them is the silent token.
+    fn before_media(&mut self) {
+        let text = self.message.gate.release();
+        self.show(&text);
+        self.message.media_count += 1;
     }
 
     /// Text that is to be sent.
@@ -722,6 +680,7 @@ impl ReplyStream {
     fn reply_target(&mut self, explicit: Option<ReplyTarget>) -> Option<ReplyTarget> {
         let answers = match self.options.reply_mode {
             ReplyMode::Off => false,
+            ReplyMode::Explicit => explicit.is_some(),
             ReplyMode::First => !self.any_reply,
             ReplyMode::All => true,
         };
@@ -757,7 +716,7 @@ impl ReplyStream {
                 QueueItem::Closed { message, silent } => {
                     StreamOutput::Closed { key: ReplyKey::of(&self.run, message), silent }
                 }
-                QueueItem::Block { message, block } => {
+                QueueItem::Block { message, mut block } => {
                     if self.sending.0 != message {
                         self.sending = (message, 0);
                     }
@@ -767,6 +726,8 @@ impl ReplyStream {
                         self.left.parts = part + 1;
                         self.left.end = self.left.end.max(block.end);
                         self.left.media += block.media.len();
+                        block.files = self.message.parser.take_judged_files();
+                        self.left.files.extend_from_slice(&block.files);
                     }
                     StreamOutput::Block { key: ReplyKey::of(&self.run, message), part, block }
                 }

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use quipu_outbound::{
-    Directive, DirectiveParser, ReplyTarget, Segment, SilenceGate, TagOptions, TagStripper, is_silent,
-    is_silent_prefix, media_source, parse_directives, without_silent_token,
+    Directive, DirectiveParser, MediaCheck, ReplyTarget, Segment, SilenceGate, TagOptions, TagStripper,
+    is_silent, is_silent_prefix, media_source, parse_directives, without_silent_token,
 };
 
 use crate::splits::{pieces, sizes};
@@ -13,7 +13,11 @@ fn text(text: &str) -> Directive {
 }
 
 fn media(source: &str) -> Directive {
-    Directive::Media(source.to_owned())
+    Directive::Media { named: source.to_owned(), source: source.to_owned() }
+}
+
+fn media_as(named: &str, source: &str) -> Directive {
+    Directive::Media { named: named.to_owned(), source: source.to_owned() }
 }
 
 fn reply(id: &str) -> Directive {
@@ -32,8 +36,12 @@ fn merged(directives: impl IntoIterator<Item = Directive>) -> Vec<Directive> {
 }
 
 fn streamed(pieces: &[String]) -> Vec<Directive> {
+    streamed_by(None, pieces)
+}
+
+fn streamed_by(check: Option<MediaCheck>, pieces: &[String]) -> Vec<Directive> {
     let mut stripper = TagStripper::new(TagOptions::default());
-    let mut parser = DirectiveParser::new();
+    let mut parser = DirectiveParser::checking(check);
     let mut directives = Vec::new();
     for piece in pieces {
         for segment in stripper.push(piece) {
@@ -137,6 +145,61 @@ fn media_sources_are_public_addresses_or_paths() {
 }
 
 #[test]
+fn media_paths_with_blanks_are_quoted_or_rooted() {
+    for (source, valid) in [
+        ("TV/radio 40 %, print 60 %", false),
+        ("and/or what you like.png", false),
+        ("images/my file.png", false),
+        ("`images/my file.png`", true),
+        ("/tmp/my file.png", true),
+        ("./my file.png", true),
+        ("~/my file.tar.gz", true),
+        ("C:\\my files\\a b.png", true),
+        ("\\\\server\\my share\\a.png", true),
+        ("/tmp/my file", false),
+        ("/tmp is full. See /var/log for more.", false),
+        ("/r/one and .hidden", false),
+        ("\"/tmp/my file\"", true),
+    ] {
+        assert_eq!(media_source(source).is_some(), valid, "{source:?}");
+    }
+    let text = "Shares:\nMedia: TV/radio 40 %, print 60 %\nDone";
+    assert_eq!(parse_directives(text), [self::text(text)]);
+}
+
+/// Files of a directory `/work`.
+fn checked() -> MediaCheck {
+    MediaCheck::new(|name| match name {
+        "b.jpg" | "./b.jpg" | "/work/b.jpg" => Some("/work/b.jpg".to_owned()),
+        "/work/a b" | "a/b" => Some("/work/a b".to_owned()),
+        _ => None,
+    })
+}
+
+#[test]
+fn files_that_do_not_pass_a_check_stay_text() {
+    let address = "https://example.com/a.png";
+    for (source, expected) in [
+        ("Here it is\nMEDIA:/etc/passwd", vec![text("Here it is\nMEDIA:/etc/passwd")]),
+        ("[[media: ~/.ssh/id_rsa]] and\nMEDIA: `./c.jpg`\nmore", vec![]),
+        ("MEDIA: file:///etc/passwd\n", vec![]),
+        ("MEDIA: /work/a c\n", vec![]),
+        (
+            "Look:\nMEDIA: ./b.jpg\nDone",
+            vec![text("Look:\n"), media_as("./b.jpg", "/work/b.jpg"), text("Done")],
+        ),
+        ("MEDIA: /work/a b", vec![media_as("/work/a b", "/work/a b")]),
+        ("[[media:https://example.com/a.png]]", vec![media(address)]),
+    ] {
+        let expected = if expected.is_empty() { vec![text(source)] } else { expected };
+        for at in (0..=source.len()).filter(|at| source.is_char_boundary(*at)) {
+            let pieces = [source[..at].to_owned(), source[at..].to_owned()];
+            assert_eq!(streamed_by(Some(checked()), &pieces), expected, "{source:?} at {at}");
+        }
+    }
+}
+
+#[test]
 fn ids_of_messages_are_cleaned() {
     assert_eq!(parse_directives("[[reply_to: a\u{7}b ]]"), [reply("ab")]);
     let long = format!("[[reply_to:{}]]", "9".repeat(1000));
@@ -223,8 +286,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn splits_change_no_directive(text in soup(), sizes in sizes()) {
-        prop_assert_eq!(streamed(&pieces(&text, &sizes)), streamed(std::slice::from_ref(&text)));
+    fn splits_change_no_directive(text in soup(), sizes in sizes(), is_checked in any::<bool>()) {
+        let check = is_checked.then(checked);
+        let whole = streamed_by(check.clone(), std::slice::from_ref(&text));
+        prop_assert_eq!(streamed_by(check, &pieces(&text, &sizes)), whole);
     }
 
     #[test]

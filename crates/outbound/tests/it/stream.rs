@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use quipu_outbound::{
-    BreakPreference, ChunkOptions, CoalesceOptions, DrainPoint, Outbox, PacingOptions, ReplyMode,
+    BreakPreference, ChunkOptions, CoalesceOptions, DrainPoint, MediaCheck, Outbox, PacingOptions, ReplyMode,
     ReplyStream, ReplyTarget, StreamInput, StreamOptions, StreamOutput,
 };
 
@@ -267,6 +267,39 @@ fn media_go_with_the_text_before_them() {
     );
 }
 
+/// Only files in `/work`, which are named without it.
+fn checked(is_there: bool) -> Option<MediaCheck> {
+    let file = move |name: &str| (is_there && !name.starts_with('/')).then(|| format!("/work/{name}"));
+    Some(MediaCheck::new(file))
+}
+
+#[test]
+fn media_that_do_not_pass_the_check_stay_in_the_text() {
+    let text = "Here it is:\nMEDIA: /etc/passwd\nMEDIA: ./b.png\nEnd.\nMEDIA: https://example.com/c.png";
+    let inputs: Vec<_> =
+        [MessageStarted].into_iter().chain(text.split_inclusive(' ').map(Text)).chain([END]).collect();
+    for drain in [DrainPoint::TextEnd, DrainPoint::MessageEnd] {
+        let chunks = ChunkOptions { min: 1, max: 200, ..ChunkOptions::default() };
+        let options = StreamOptions { chunks, drain, media_check: checked(true), ..StreamOptions::default() };
+        let sent = run(options, &inputs).join("\n").replace('\n', " ");
+        let expected = "Here it is: MEDIA: /etc/passwd+/work/./b.png End.+https://example.com/c.png .";
+        assert_eq!(sent, expected, "{drain:?}");
+    }
+}
+
+#[test]
+fn media_that_a_tool_sent_are_known_by_both_their_names() {
+    let options = StreamOptions { media_check: checked(true), ..options() };
+    for sent in ["img/a.png", "/work/img/a.png"] {
+        let mut stream = stream(options.clone());
+        stream.sent_texts().begin("call".into(), "", &[sent.to_owned()], None);
+        stream.sent_texts().end(&"call".into(), false);
+        stream.on(MessageStarted, 0);
+        let outputs = stream.on(MessageEnded { text: Some("Look\nMEDIA: img/a.png\nMEDIA: img/b.png") }, 0);
+        assert_eq!(short(&outputs), ["Look+/work/img/b.png", "."], "{sent}");
+    }
+}
+
 #[test]
 fn reply_tags_stick_and_the_mode_counts() {
     let inputs =
@@ -284,6 +317,14 @@ fn reply_tags_stick_and_the_mode_counts() {
         run(with(ReplyMode::All), &inputs),
         ["One.>7", "Two two two.>7", "Three>7", ".", "Next>in", "."]
     );
+    assert_eq!(
+        run(with(ReplyMode::Explicit), &inputs),
+        ["One.>7", "Two two two.>7", "Three>7", ".", "Next", "."]
+    );
+    let inputs = [MessageStarted, Text("Hi [[reply_to_current]] there"), END];
+    assert_eq!(run(with(ReplyMode::Explicit), &inputs), ["Hi there>in", "."]);
+    let unknown = StreamOptions { current_message: None, ..with(ReplyMode::Explicit) };
+    assert_eq!(run(unknown, &inputs), ["Hi there>current", "."]);
 }
 
 #[test]
@@ -560,4 +601,52 @@ fn another_answer_after_a_crash_has_its_own_media() {
         "{more:?}"
     );
     assert!(!more.concat().contains("Look at"), "{more:?}");
+}
+
+/// What is sent behind a crash of an answer that names a file, which is there before it or behind it.
+fn sent_again(is_there: [bool; 2], second: &str) -> (Vec<String>, Vec<String>) {
+    let first = "Look at this one first.\n\nMEDIA: ./a.png\n\nAnd then at what follows behind it.\n";
+    let with = |is_there| StreamOptions { media_check: checked(is_there), ..options() };
+    let mut outbox = Outbox::new();
+    let mut stream = stream(with(is_there[0]));
+    let mut outputs = stream.on(MessageStarted, 0);
+    outputs.extend(stream.on(Text(first), 0));
+    outputs.extend(stream.on(ToolStarted, 0));
+    let before = short(&outputs);
+    recorded(&mut outbox, outputs);
+    let key = stream.key();
+    let stored = serde_json::to_string(&outbox.progress(&key)).unwrap();
+    let mut stream = ReplyStream::new("run".into(), with(is_there[1]));
+    stream.resume_next(serde_json::from_str(&stored).unwrap());
+    let second = format!("{first}{second}");
+    let inputs = [MessageStarted, Text(&second), END];
+    (before, inputs.iter().flat_map(|input| short(&stream.on(*input, 0))).collect())
+}
+
+#[test]
+fn answer_goes_on_though_its_files_came_or_went() {
+    for is_there in [[true, true], [true, false], [false, true], [false, false]] {
+        let (before, after) = sent_again(is_there, "And last of all this.");
+        let names = before.concat();
+        assert_eq!(names.contains("+/work/./a.png"), is_there[0], "{before:?}");
+        assert_eq!(names.contains("MEDIA:"), !is_there[0], "{before:?}");
+        assert_eq!(after, ["And last of all this.", "."], "{is_there:?}");
+    }
+}
+
+#[test]
+fn file_that_went_is_not_sent_with_another_answer() {
+    let options = |is_there| StreamOptions { media_check: checked(is_there), ..options() };
+    let mut outbox = Outbox::new();
+    let mut stream = stream(options(true));
+    recorded(&mut outbox, stream.on(MessageStarted, 0));
+    recorded(&mut outbox, stream.on(Text("Look at this one.\n\nMEDIA: ./a.png\nmore"), 0));
+    recorded(&mut outbox, stream.on(ToolStarted, 0));
+    let progress = outbox.progress(&stream.key());
+    assert_eq!(progress.media, 1);
+    let mut stream = ReplyStream::new("run".into(), options(false));
+    stream.resume_next(progress);
+    let inputs = [MessageStarted, Text("Another one.\n\nMEDIA: ./a.png\nMEDIA: ./b.png\n"), END];
+    let sent: Vec<_> = inputs.iter().flat_map(|input| short(&stream.on(*input, 0))).collect();
+    assert_eq!(sent, ["Another one.", "MEDIA: ./b.png", "."]);
 }

@@ -56,6 +56,14 @@ fn observed_texts_are_those_of_the_reference() {
 }
 
 #[test]
+fn code_that_would_hide_the_whole_answer_is_none() {
+    let visible = |text: &str| visible_text(text, TagOptions::default());
+    assert_eq!(visible("<think>it is `</think>`x` is the answer"), "`x` is the answer");
+    assert_eq!(visible("<think>it is `</think>` not</think>`x`"), "`x`");
+    assert_eq!(visible("<think>use a ` tick</think>Answer with `code` here"), "Answer with `code` here");
+}
+
+#[test]
 fn tags_are_stripped_in_every_split_in_two() {
     for (options, text, expected) in [
         (TagOptions::default(), "Hi <think>no\n</think>you", "Hi you"),
@@ -78,6 +86,33 @@ fn tags_are_stripped_in_every_split_in_two() {
         (TagOptions::default(), "~~~\n<think>\n~~~\n<think>no</think>x", "~~~\n<think>\n~~~\nx"),
         (TagOptions::default(), "<think>```\nopen code</think>answer", "answer"),
         (TagOptions::default(), "<think>say `</think>` then</think>answer", "answer"),
+        (
+            TagOptions::default(),
+            "<think>use a ` tick</think>Answer with `code` here",
+            "Answer with `code` here",
+        ),
+        (TagOptions::default(), "<think>two `` ticks</think>Answer ``x``", "Answer ``x``"),
+        (TagOptions::default(), "<think>a `b` and ` c</think>``x`` `y`", "``x`` `y`"),
+        (TagOptions::default(), "<think>a ` b</think>an odd ` tick", "an odd ` tick"),
+        (TagOptions::default(), "<think>in ```\n</think>\n``` code</think>yes", "yes"),
+        (TagOptions::default(), "<think>```\nlet a;</think>```\nlet b;\n```", "```\nlet b;\n```"),
+        (TagOptions::default(), "<think>`<think>a</think>` is one</think>yes", "yes"),
+        (
+            TagOptions::default(),
+            "I look.\n[Tool Call: read (ID: 7)]\nArguments: {\"a\":\"}\\\"\"}\nDone",
+            "I look.\n\nDone",
+        ),
+        (TagOptions::default(), "one[tool call: x]two", "one two"),
+        (TagOptions::default(), "[Tool Result for ID 7] {\"a\":{}} yes", " yes"),
+        (TagOptions::default(), "[Tool Call: x]\nArgued so: {y}", "\nArgued so: {y}"),
+        (TagOptions::default(), "`[Tool Call: x]` is code", "`[Tool Call: x]` is code"),
+        (
+            TagOptions::default(),
+            "[Tool Results] and [Tool Call x] [Tool",
+            "[Tool Results] and [Tool Call x] [Tool",
+        ),
+        (TagOptions::default(), "[Tool Call: half", "[Tool Call: half"),
+        (TagOptions::default(), "[[Tool Call: x]] stays", "[[Tool Call: x]] stays"),
         (TagOptions::default(), "leaked reasoning</think> Answer", "Answer"),
         (TagOptions::default(), "kept</think>  ", "kept"),
     ] {
@@ -175,6 +210,14 @@ fn soup() -> impl Strategy<Value = String> {
         "😀",
         "\u{0}",
         "<b>",
+        "[Tool Call: read]",
+        "[Tool ",
+        "Call:",
+        "Result x",
+        "]",
+        "Arguments: ",
+        "{\"",
+        "}",
         "    ",
         "\r\n",
     ]);
@@ -195,8 +238,20 @@ proptest! {
         prop_assert_eq!(stripped(options, &pieces(&text, &sizes)), whole);
     }
 
+    /// Whatever backticks are in it and in the answer.
     #[test]
-    fn text_without_marks_is_unchanged(text in "[^<`]*", sizes in sizes()) {
+    fn reasoning_that_ends_does_not_leak(
+        reasoning in "[a-z` \n~]{0,60}x",
+        answer in "[a-z` \n]{0,60}",
+        sizes in sizes(),
+    ) {
+        let text = format!("<think>{reasoning}</think>{answer}");
+        let expected = stripped(TagOptions::default(), std::slice::from_ref(&answer));
+        prop_assert_eq!(stripped(TagOptions::default(), &pieces(&text, &sizes)), expected);
+    }
+
+    #[test]
+    fn text_without_marks_is_unchanged(text in "[^<`\\[]*", sizes in sizes()) {
         prop_assert_eq!(shown(&stripped(TagOptions::default(), &pieces(&text, &sizes))), text);
     }
 }

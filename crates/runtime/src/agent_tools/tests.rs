@@ -266,7 +266,7 @@ async fn message_of_a_tool_is_delivered_once_and_not_repeated() {
         taken,
         [
             (hello.to_owned(), vec![note]),
-            ("look at this".to_owned(), vec![]),
+            ("look at this\nMEDIA: /etc/passwd".to_owned(), vec![]),
             ("not sent".to_owned(), vec![]),
         ]
     );

@@ -1,18 +1,18 @@
 //! The calls of these tools.
 
 use std::future::Future;
-use std::path::Path;
 use std::pin::Pin;
 
 use quipu::protocol::{Json, ToolSpec};
 use quipu::{Invocation, Tool, ToolContext, ToolOutput};
+use quipu_outbound::MediaCheck;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::caller::Caller;
 use super::{AgentTool, AgentTools, history, send};
 use crate::keys::SessionKey;
-use crate::replies::{PostedMessage, ToolPost};
+use crate::replies::{PostedMessage, ToolPost, sendable_file};
 
 /// Bytes of a message that a tool sends.
 const MESSAGE: usize = 64 << 10;
@@ -121,13 +121,15 @@ impl ConversationTool {
                 "A message has at most {MESSAGE} bytes and {MEDIA} files. Nothing was sent."
             ));
         }
-        let media: Vec<String> = names.iter().map(|name| media_file(name, cx)).collect::<Result<_, _>>()?;
+        let media = names.iter().map(|name| sendable_file(name, &cx.cwd, &cx.access));
+        let media: Vec<String> = media.collect::<Result<_, _>>()?;
         let replies = caller.conversations.replies().ok_or("Nothing delivers messages here.")?;
         // As answers are: secrets that the call was given back reach no chat.
         let text = caller.conversations.sealed(&text);
         let message = PostedMessage { call: (cx.run.clone(), call.id.clone()), text, media, names, to };
-        let allows = |source: &str| source.contains("://") || media_file(source, cx).is_ok();
-        match replies.post_of_tool(&self.own, message, &allows).await {
+        let (cwd, access) = (cx.cwd.clone(), cx.access.clone());
+        let files = MediaCheck::new(move |name| sendable_file(name, &cwd, &access).ok());
+        match replies.post_of_tool(&self.own, message, files).await {
             Ok(ToolPost::Sent { parts: 1 }) => Ok("Sent.".to_owned()),
             Ok(ToolPost::Sent { parts }) => Ok(format!("Sent, as {parts} messages.")),
             Ok(ToolPost::Repeated) => {
@@ -137,23 +139,6 @@ impl ConversationTool {
             Err(error) => Err(format!("Nothing was sent: {error}.")),
         }
     }
-}
-
-/// The true path of a file that may be sent: one of the workspace, which tools may read.
-fn media_file(name: &str, cx: &ToolContext) -> Result<String, String> {
-    let refused = |why: &str| format!("`{name}` is not sent: {why}. Nothing was sent.");
-    let path = cx.cwd.join(Path::new(name));
-    let path = path.canonicalize().map_err(|_| refused("there is no such file"))?;
-    let workspace = cx.cwd.canonicalize().map_err(|_| refused("the workspace is gone"))?;
-    if !path.starts_with(&workspace) {
-        return Err(refused("it is outside the workspace"));
-    }
-    match cx.access.open_for_reading(&path) {
-        Ok((_, metadata)) if metadata.is_file() => {}
-        Ok(_) => return Err(refused("it is not a file")),
-        Err(error) => return Err(refused(&error.to_string())),
-    }
-    path.into_os_string().into_string().map_err(|_| refused("its name is not Unicode"))
 }
 
 impl Tool for ConversationTool {

@@ -6,7 +6,7 @@ use quipu::protocol::{
     AssistantMessage, CallId, Content, Delta, Ending, Event, Message, NodeId, RunId, StopReason,
     ToolResultMessage,
 };
-use quipu_outbound::{DrainPoint, Progress, ReplyKey, ReplyStream, StreamInput, StreamOutput};
+use quipu_outbound::{DrainPoint, MediaCheck, Progress, ReplyKey, ReplyStream, StreamInput, StreamOutput};
 
 use super::rows::{OwedReply, SentCall};
 use super::said::SaidMessages;
@@ -26,6 +26,7 @@ const BEHIND: usize = 4 << 10;
 pub(crate) struct ReplyFlow {
     stream: ReplyStream,
     timing: ReplyTiming,
+    files: MediaCheck,
     /// Messages that are known already.
     known: HashSet<NodeId>,
     /// The session went to another node since the last message was taken.
@@ -62,8 +63,13 @@ pub(super) struct FlowWorld<'a> {
 }
 
 impl ReplyFlow {
-    /// That of a run that is owed; `None` where nobody wants it.
-    pub(crate) fn of(replies: &Replies, key: &SessionKey, owed: &OwedReply) -> Option<Self> {
+    /// That of a run that is owed, and may send these files; `None` where nobody wants it.
+    pub(crate) fn of(
+        replies: &Replies,
+        key: &SessionKey,
+        owed: &OwedReply,
+        files: MediaCheck,
+    ) -> Option<Self> {
         if owed.route.channel == SESSIONS_CHANNEL {
             return None;
         }
@@ -74,11 +80,12 @@ impl ReplyFlow {
         };
         options.pacing = None;
         options.current_message.clone_from(&owed.message);
+        options.media_check = Some(files.clone());
         // Not the run of the session: it is another one when it is continued by another process.
         let stream = ReplyStream::new(RunId::from(owed.turn.as_str()), options);
         let (begun, open, early) = (None, None, HashMap::new());
         let (known, moved, prompted, sent) = (HashSet::new(), true, false, owed.sent.clone());
-        Some(Self { stream, timing, known, moved, prompted, begun, open, early, sent })
+        Some(Self { stream, timing, files, known, moved, prompted, begun, open, early, sent })
     }
 
     /// The number of the next reply.
@@ -241,7 +248,10 @@ impl ReplyFlow {
             };
             let is_stored = post::is_stored(&self.sent, call);
             let failed = self.early.get(&call.id).map(|failed| *failed && !is_stored);
-            let SentMessage { text, media, target } = sent;
+            let SentMessage { text, mut media, target } = sent;
+            // An answer that names one of these files in another way does not send it again.
+            let files: Vec<_> = media.iter().filter_map(|name| self.files.source(name)).collect();
+            media.extend(files);
             let sent = self.stream.sent_texts();
             sent.begin(call.id.clone(), &text, &media, target.as_deref());
             if let Some(failed) = failed.or(is_stored.then_some(false)) {

@@ -1,6 +1,7 @@
 //! Replies: what runs answer, on its way to chats. Each is stored before it is offered, and leaves the store when the chat has
 //! acknowledged it.
 
+mod files;
 mod flow;
 mod locks;
 mod post;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use quipu::View;
+use quipu::Session;
 use quipu::protocol::{ItemId, Json};
 use quipu::store::{Graph, REPLY_OUTBOX, StoreError};
 use quipu_outbound::{MessageSink, Offer, Outbox, PartState, ReplyKey, SinkError, StreamOptions};
@@ -25,6 +26,7 @@ use tokio::time::Instant;
 use crate::inbox_rows::RowChange;
 use crate::keys::SessionKey;
 use crate::queue::{QueueTurn, Route};
+pub(crate) use files::{files_of, sendable_file};
 pub(crate) use flow::ReplyFlow;
 use locks::{StripedGuard, StripedLocks};
 pub use post::{MESSAGE_TOOL, PostError, SESSIONS_CHANNEL};
@@ -47,7 +49,8 @@ const STORE_RETRY: Duration = Duration::from_secs(1);
 pub struct ReplyRoute {
     /// The chat.
     pub sink: Arc<dyn MessageSink + Send + Sync>,
-    /// Lengths, and which messages are replies. `drain` follows from the timing, and `pacing` does not count.
+    /// Lengths, and which messages are replies. `drain` follows from the timing, and `pacing` does not count. Which files an answer may send
+    /// follows from its session.
     pub options: StreamOptions,
     /// When an answer is sent.
     pub timing: ReplyTiming,
@@ -253,10 +256,10 @@ impl Replies {
         &self,
         key: &SessionKey,
         turn: &QueueTurn,
-        view: &View,
+        session: &Session,
     ) -> Result<Option<ReplyFlow>, ReplyError> {
         let _changing = self.changing(key).await;
-        let route = &turn.group.route;
+        let (route, view) = (&turn.group.route, session.view());
         let owed = match self.owed(key) {
             // An attempt before did not get further.
             Some(owed) if owed.turn == turn.id && owed.session == view.session => owed,
@@ -268,7 +271,7 @@ impl Replies {
                 ..OwedReply::new(turn.id.clone(), view.session.clone(), route.clone())
             },
         };
-        let Some(mut flow) = ReplyFlow::of(self, key, &owed) else { return Ok(None) };
+        let Some(mut flow) = ReplyFlow::of(self, key, &owed, files_of(session)) else { return Ok(None) };
         flow.continue_at(owed.next.unwrap_or_default());
         if lock(&self.0.outboxes).get(route).is_some_and(|one| one.outbox.replies().len() >= REPLY_LIMIT) {
             return Err(ReplyError::Full);
@@ -546,6 +549,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+#[cfg(test)]
+mod media_tests;
 #[cfg(test)]
 mod streamed_tests;
 #[cfg(test)]

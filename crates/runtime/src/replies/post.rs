@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use quipu::protocol::{CallId, RunId, ToolCall};
 use quipu::store::{Durability, REPLY_OUTBOX, StoreError};
 use quipu_outbound::{
-    Block, DrainPoint, Outbox, ReplyKey, ReplyStream, StreamInput, StreamOptions, StreamOutput,
+    Block, DrainPoint, MediaCheck, Outbox, ReplyKey, ReplyStream, StreamInput, StreamOptions, StreamOutput,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -126,7 +126,8 @@ fn blocks_of(name: RunId, mut options: StreamOptions, text: &str) -> (ReplyKey, 
 
 impl Replies {
     /// Says something that no run says, such as an alert. It is stored, and delivered behind what waits on its route, under a key of `name`;
-    /// nothing is said a second time under a name that waits.
+    /// nothing is said a second time under a name that waits. Files that the text names are not sent unless the options of the route have a
+    /// check that lets them.
     ///
     /// # Errors
     /// What the store says; nothing is said then.
@@ -137,9 +138,10 @@ impl Replies {
         name: &RunId,
         text: &str,
     ) -> Result<PostOutcome, StoreError> {
-        let Some(ReplyRoute { options, .. }) = self.0.routes.route(key, route) else {
+        let Some(ReplyRoute { mut options, .. }) = self.0.routes.route(key, route) else {
             return Ok(PostOutcome::Unwanted);
         };
+        options.media_check.get_or_insert_with(MediaCheck::no_files);
         let (reply, blocks) = blocks_of(name.clone(), options, text);
         let durability = Durability::Power;
         let posted = PostedReply { conversation: key, route, reply, blocks, durability };
@@ -152,13 +154,13 @@ impl Replies {
     }
 
     /// Stores a message for the chat of the run that is active in a conversation; it is offered as answers are, in their order and
-    /// under one key. Media that stand in the text are its blocks' own, and `allows` says which of them may be sent. A message
-    /// that the same turn sent before another process continued it is not stored again.
+    /// under one key. Files that its text names are sent where `files` lets them, and text otherwise. A message that the same turn
+    /// sent before another process continued it is not stored again.
     pub(crate) async fn post_of_tool(
         &self,
         key: &SessionKey,
         message: PostedMessage,
-        allows: &(dyn Fn(&str) -> bool + Sync),
+        files: MediaCheck,
     ) -> Result<ToolPost, PostError> {
         let _changing = self.changing(key).await;
         let mut owed = self.owed(key).ok_or(PostError::NoChat)?;
@@ -174,11 +176,11 @@ impl Replies {
         let ReplyRoute { mut options, .. } = self.0.routes.route(key, &route).ok_or(PostError::NoChat)?;
         options.enforce_final = false;
         options.current_message.clone_from(&owed.message);
+        options.media_check = Some(files);
         // The number counts in one process, which has the run alone. Ids of calls are the model's to choose, and are not used.
         let number = self.0.number.fetch_add(1, Ordering::Relaxed) + 1;
         let name = RunId::from(format!("message-{run}-{number}"));
         let (reply, mut blocks) = blocks_of(name, options, &message.text);
-        blocks.iter_mut().for_each(|block| block.media.retain(|source| allows(source)));
         match blocks.last_mut() {
             Some(last) => last.media.extend(message.media),
             None => blocks.push(Block { media: message.media, ..Block::default() }),

@@ -7,7 +7,7 @@ use std::process::Command;
 use quipu::protocol::{Message, Outcome};
 use quipu::store::Upkeep as _;
 use quipu_host::{Home, OpenRequest};
-use quipu_outbound::{Acknowledgement, BreakPreference, ChunkOptions, SinkFuture, StreamOutput};
+use quipu_outbound::{Acknowledgement, BreakPreference, ChunkOptions, MediaCheck, SinkFuture, StreamOutput};
 use quipu_testkit::{Answer, Gate, Reply, accepted_until_killed};
 use tokio::sync::watch;
 
@@ -599,12 +599,13 @@ async fn message_of_an_interrupted_call_counts_as_sent() {
         to: None,
     };
     let (report, other) = ("The report is on its way.", "Something else happened.");
-    let sent = first.post_of_tool(&key, posted("one", report), &|_| false).await.unwrap();
+    let sent = first.post_of_tool(&key, posted("one", report), MediaCheck::no_files()).await.unwrap();
     assert_eq!(sent, ToolPost::Sent { parts: 1 });
     drop(first);
     let second = replies(&world, &chat).await;
     let said = |messages: &[Message]| {
-        let mut flow = ReplyFlow::of(&second, &key, &second.owed(&key).unwrap()).unwrap();
+        let mut flow =
+            ReplyFlow::of(&second, &key, &second.owed(&key).unwrap(), MediaCheck::no_files()).unwrap();
         let (seal, progress) = (|text: &str| text.to_owned(), |_: &ReplyKey| None);
         let flowing = FlowWorld { routes: &*second.0.routes, progress: &progress, seal: &seal, at: 0 };
         let outputs = messages.iter().flat_map(|one| flow.said(one, &flowing));
@@ -615,18 +616,18 @@ async fn message_of_an_interrupted_call_counts_as_sent() {
     assert_eq!(said(&[calls(other), interrupted.clone(), says(other)]), 1);
     assert_eq!(said(&[calls(report), interrupted, calls(other), says(other)]), 1);
     // Another run of the turn in one process, as a message that was handed over has, may say the same again.
-    let same = second.post_of_tool(&key, posted("beside", report), &|_| false).await.unwrap();
+    let same = second.post_of_tool(&key, posted("beside", report), MediaCheck::no_files()).await.unwrap();
     assert_eq!(same, ToolPost::Sent { parts: 1 });
     assert!(second.continues(&key, &"turn".into()).await.unwrap());
-    let again = second.post_of_tool(&key, posted("two", report), &|_| false).await.unwrap();
+    let again = second.post_of_tool(&key, posted("two", report), MediaCheck::no_files()).await.unwrap();
     assert_eq!(again, ToolPost::Repeated);
-    let new = second.post_of_tool(&key, posted("two", other), &|_| false).await.unwrap();
-    let twice = second.post_of_tool(&key, posted("two", other), &|_| false).await.unwrap();
+    let new = second.post_of_tool(&key, posted("two", other), MediaCheck::no_files()).await.unwrap();
+    let twice = second.post_of_tool(&key, posted("two", other), MediaCheck::no_files()).await.unwrap();
     assert_eq!((new, twice), (ToolPost::Sent { parts: 1 }, ToolPost::Sent { parts: 1 }));
     assert_eq!(rows(&world).await, 5);
     second.finish(&key, &"turn".into()).await.unwrap();
     assert!(matches!(
-        second.post_of_tool(&key, posted("two", "late"), &|_| false).await,
+        second.post_of_tool(&key, posted("two", "late"), MediaCheck::no_files()).await,
         Err(PostError::NoChat)
     ));
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quipu_host::{Home, StreamingConfig, StreamingMode};
 use quipu_outbound::{Acknowledgement, ChunkOptions, MessageSink, Offer, ReplyKey, SinkError, SinkFuture};
-use quipu_outbound::{BreakPreference, CoalesceOptions, StreamOptions};
+use quipu_outbound::{BreakPreference, CoalesceOptions, ReplyMode, StreamOptions};
 use quipu_runtime::{AckPatience, ReplyRoute, ReplyRoutes, ReplyTiming, Route, SESSIONS_CHANNEL, SessionKey};
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, oneshot, watch};
@@ -211,7 +211,7 @@ impl Mailboxes {
 fn options(min: usize, max: usize) -> StreamOptions {
     let preference = BreakPreference::Paragraph;
     let chunks = ChunkOptions { min, max, preference, flush_on_paragraph: false };
-    StreamOptions { chunks, ..StreamOptions::default() }
+    StreamOptions { chunks, reply_mode: ReplyMode::Explicit, ..StreamOptions::default() }
 }
 
 /// How answers are cut that are sent while they arrive.

@@ -9,6 +9,8 @@ mod conversation_history;
 #[cfg(test)]
 mod conversation_imports;
 #[cfg(test)]
+mod conversation_marks;
+#[cfg(test)]
 mod conversation_recovery;
 #[cfg(test)]
 mod conversation_streaming;

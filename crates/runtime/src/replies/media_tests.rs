@@ -1,0 +1,145 @@
+use quipu_outbound::{Acknowledgement, BreakPreference, ChunkOptions, SinkFuture};
+use quipu_testkit::{Answer, Gate};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::*;
+use crate::queue::BusyMode;
+use crate::run::RunRequest;
+use crate::testing::{World, request, says};
+
+/// A chat that keeps texts with their media, and gets each paragraph as a message.
+struct Chat {
+    taken: watch::Sender<Vec<(String, Vec<String>)>>,
+    timing: ReplyTiming,
+}
+
+impl Chat {
+    fn new(timing: ReplyTiming) -> Arc<Self> {
+        Arc::new(Self { taken: watch::Sender::default(), timing })
+    }
+
+    /// Texts and media, joined.
+    fn shown(&self) -> (String, Vec<String>) {
+        let taken = self.taken.borrow();
+        let texts: Vec<_> =
+            taken.iter().map(|(text, _)| text.as_str()).filter(|text| !text.is_empty()).collect();
+        (texts.join("\n"), taken.iter().flat_map(|(_, media)| media.clone()).collect())
+    }
+}
+
+impl MessageSink for Chat {
+    fn offer(&self, offer: Offer) -> SinkFuture<'_> {
+        self.taken.send_modify(|all| all.push((offer.block.text, offer.block.media)));
+        Box::pin(async { Ok(Acknowledgement::default()) })
+    }
+}
+
+struct Routes(Arc<Chat>);
+
+impl ReplyRoutes for Routes {
+    fn route(&self, _: &SessionKey, _: &Route) -> Option<ReplyRoute> {
+        let preference = BreakPreference::Paragraph;
+        let chunks = ChunkOptions { min: 1, max: 200, preference, flush_on_paragraph: true };
+        let options = StreamOptions { chunks, ..StreamOptions::default() };
+        Some(ReplyRoute { timing: self.0.timing, ..ReplyRoute::new(self.0.clone(), options) })
+    }
+}
+
+async fn replies(world: &World, chat: &Arc<Chat>) -> Replies {
+    let store: Arc<dyn Graph> = world.home.store().await.unwrap();
+    Replies::open(store, Arc::new(Routes(chat.clone()))).await.unwrap()
+}
+
+fn asks(text: &str) -> RunRequest {
+    request("agent:main:main", text, BusyMode::Followup)
+}
+
+/// What a chat is shown of this answer, said in a workspace with some files.
+async fn shown(answer: &str, timing: ReplyTiming) -> (String, Vec<String>) {
+    let world = World::new([says(answer)]);
+    let settings = world.here().with_file_name("home").join("settings.json");
+    let rules = json!({ "defaultModel": "test-1", "permissions": { "deny": ["read(kept.png)"] } });
+    std::fs::write(settings, rules.to_string()).unwrap();
+    let here = world.here();
+    std::fs::create_dir(here.join("out")).unwrap();
+    std::fs::write(here.join("out/my plot.png"), "a plot").unwrap();
+    std::fs::write(here.join("id_rsa"), "a key").unwrap();
+    std::fs::write(here.join("kept.png"), "for nobody").unwrap();
+    std::fs::write(here.with_file_name("outside.png"), "not here").unwrap();
+    std::os::unix::fs::symlink("../outside.png", here.join("out/link.png")).unwrap();
+    std::os::unix::fs::symlink("my plot.png", here.join("out/plot.png")).unwrap();
+    let chat = Chat::new(timing);
+    let replies = replies(&world, &chat).await;
+    let kept = replies.clone();
+    world
+        .serve_replies(&replies, |conversations| async move {
+            conversations.run(asks("one")).await.unwrap();
+            kept.idle().await;
+        })
+        .await;
+    let (text, media) = chat.shown();
+    let here = here.canonicalize().unwrap().display().to_string();
+    (text, media.iter().map(|path| path.replace(&here, "HERE")).collect())
+}
+
+#[tokio::test]
+async fn answers_send_files_of_their_workspace_alone() {
+    for timing in [ReplyTiming::Whole, ReplyTiming::Streamed] {
+        for refused in [
+            "Here it is\nMEDIA:/etc/passwd",
+            "See [[media: ~/.ssh/id_rsa]] here",
+            "MEDIA: ./out/link.png",
+            "MEDIA: ./id_rsa",
+            "MEDIA: ./kept.png",
+            "MEDIA: ./out",
+            "MEDIA: out/nothing.png",
+            "MEDIA: file:///etc/passwd",
+            "Media: TV/radio 40 %, print 60 %",
+        ] {
+            assert_eq!(shown(refused, timing).await, (refused.to_owned(), vec![]), "{timing:?}");
+        }
+        let sent = "Look:\nMEDIA: ./out/my plot.png\nMEDIA: /etc/passwd\nand\nMEDIA: `out/plot.png`\nMEDIA: https://example.com/a.png";
+        let (text, media) = shown(sent, timing).await;
+        assert_eq!(text, "Look:\nMEDIA: /etc/passwd\nand", "{timing:?}");
+        assert_eq!(media, ["HERE/out/my plot.png", "HERE/out/my plot.png", "https://example.com/a.png"]);
+    }
+}
+
+#[tokio::test]
+async fn streamed_answer_goes_on_though_its_file_is_gone() {
+    let rest = "Still waters run deep.\n\nHaste makes waste.\n\nEasy come, easy go.\n\nTime will tell.\n\nNo pain, no gain.\n\nAll is well that ends well.";
+    let answer =
+        format!("First this.\n\nMEDIA: ./late.png\n\nThen.\n\nMEDIA: ./a.png\n\nAnd so on.\n\n{rest}");
+    let (gate, chat) = (Gate::new(), Chat::new(ReplyTiming::Streamed));
+    let world = World::new([Answer::new().text(&answer).halved(&gate), says(&answer), says("last")]);
+    let file = world.here().join("a.png");
+    std::fs::write(&file, "a picture").unwrap();
+    let first = replies(&world, &chat).await;
+    let seen = chat.clone();
+    world
+        .serve_replies(&first, |conversations| async move {
+            drop(conversations.start(asks("one")).await.unwrap());
+            seen.taken
+                .subscribe()
+                .wait_for(|taken| taken.iter().any(|one| one.0 == "And so on."))
+                .await
+                .unwrap();
+        })
+        .await;
+    // What the chat was told about both of them stays so.
+    std::fs::rename(&file, world.here().join("late.png")).unwrap();
+    let next = replies(&world, &chat).await;
+    let kept = next.clone();
+    world
+        .serve_replies(&next, |conversations| async move {
+            conversations.run(asks("two")).await.unwrap();
+            kept.idle().await;
+        })
+        .await;
+    chat.taken.send_modify(Vec::dedup);
+    let (text, media) = chat.shown();
+    let said = format!("{}\n\nlast", answer.replace("MEDIA: ./a.png\n\n", ""));
+    assert_eq!(text.replace("\n\n", "\n"), said.replace("\n\n", "\n"));
+    assert_eq!(media.len(), 1, "{media:?}");
+}
