@@ -668,17 +668,25 @@ fn denial_of_commands_is_never_lost_on_the_way() {
         let (_, lines, mode, rules) = taken(&config("main", json!({})), broken);
         assert_eq!((mode, rules.len()), (json!("ask"), 0), "{broken}: {lines:?}");
     }
+    // So may settings have.
+    let world = World::new([]);
+    let dir = world.path("home/.openclaw");
+    put(&dir, "openclaw.json", "{");
+    std::fs::create_dir_all(dir.join("agents/main/agent")).unwrap();
+    std::fs::create_dir_all(dir.join("workspace")).unwrap();
+    world.run(&["import", "--state", "openclaw", "--json"]).exits(1);
+    let agents = world.run(&["config", "get", "agents.byId"]).ok().json();
+    assert_eq!(agents["main"]["tools"], json!({ "deny": ["*"] }));
     // An agent that works nowhere is named.
     for workspace in [json!("clawd"), json!("${NOWHERE}/x"), json!(7)] {
         let config = json!({ "agents": { "list": [{ "id": "ops", "workspace": workspace }] }, "tools": { "exec": deny } });
         let (_, lines, _, rules) = taken(&config, one);
         assert_eq!(rules, [] as [String; 0]);
         let left = |part: &str, key: &str| {
-            lines.iter().any(|line| {
-                (&line["part"], &line["key"], &line["outcome"]) == (&json!(part), &json!(key), &json!("left"))
-            })
+            let is_of = |line: &&Value| line["part"] == part && line["outcome"] == "left";
+            lines.iter().filter(is_of).any(|line| line["key"].as_str().unwrap().contains(key))
         };
-        assert!(left("approval", "ops") && left("agent", "ops workspace"), "{lines:?}");
+        assert!(left("approval", "ops") && left("agent", "workspace"), "{lines:?}");
     }
 }
 

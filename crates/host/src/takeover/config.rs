@@ -28,7 +28,13 @@ impl Takeover<'_> {
                 }
                 self.put_in_variables();
             }
-            Err(why) => self.report(StatePart::Directory, &path, "", StateOutcome::Failed(why)),
+            Err(why) => {
+                self.config = json!({});
+                let lost =
+                    IncludeProblem { file: path.clone(), line: 0, key: String::new(), why: String::new() };
+                self.close_what_is_missing(&[lost]);
+                self.report(StatePart::Directory, &path, "", StateOutcome::Failed(why));
+            }
         }
     }
 
