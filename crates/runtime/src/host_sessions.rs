@@ -19,7 +19,9 @@ use tokio::sync::{
 };
 use tokio::time::Instant;
 
-use crate::conversation_rules::{ConversationTimes, ResetSettings, SessionOwner, turn_limit};
+use crate::conversation_rules::{
+    ConversationTimes, ResetPolicy, ResetSettings, SessionOwner, TurnCause, turn_limit,
+};
 use crate::desk::SessionObserver;
 use crate::keys::{AgentId, DEFAULT_AGENT, DirectKeys, KeyPlace, SessionKey};
 use crate::queue::{Authority, MessageGroup};
@@ -317,6 +319,14 @@ impl BorrowedConversation {
         }
         Ok(is_kept)
     }
+
+    /// A person says something in it, in this session. Resolved = it survives the end of the process.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn person_said(&self, id: &SessionId) -> Result<(), StoreError> {
+        self.sessions.0.person_said(&self.key, id, quipu_host::now()).await
+    }
 }
 
 impl Drop for BorrowedConversation {
@@ -342,6 +352,23 @@ impl SessionSource for HostSessions {
 
     fn renew<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(self.renew_at(key, quipu_host::now()))
+    }
+
+    fn heard<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        session: &'a Session,
+        cause: TurnCause,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async move {
+            match cause {
+                TurnCause::Person => {
+                    let id = session.view().session;
+                    Ok(self.0.person_said(key, &id, quipu_host::now()).await?)
+                }
+                TurnCause::System => Ok(()),
+            }
+        })
     }
 
     fn follow<'a>(&'a self, key: &'a SessionKey, session: &'a Session) -> BoxFuture<'a, Result<(), Failure>> {
@@ -423,11 +450,16 @@ impl HostSessions {
         let zone = quipu_host::local_zone();
         // Its hour was checked.
         let Ok(policy) = settings.resolve(key, SessionOwner::Program, &zone) else { return Ok(()) };
-        let Some(id) = self.session_of(key).await? else { return Ok(()) };
-        let query = SessionQuery { id: Some(id), ..SessionQuery::default() };
+        if policy == ResetPolicy::default() {
+            return Ok(());
+        }
+        let work = self.0.store.pending(&conversation_inbox(&key.to_string())).await?;
+        let Some(id) = named_session(&work) else { return Ok(()) };
+        let query = SessionQuery { id: Some(id.clone()), ..SessionQuery::default() };
         let Some(row) = self.0.store.sessions(query).await?.into_iter().next() else { return Ok(()) };
-        // Heartbeats and jobs have sessions of their own, so what was last written here is of a person or an answer.
-        let times = ConversationTimes { started: row.created, last_said: Some(row.updated) };
+        // Where it is not known, whatever was written last counts.
+        let last_said = last_said(&work, &id).map_or(row.updated, |said| said.max(row.created));
+        let times = ConversationTimes { started: row.created, last_said: Some(last_said) };
         if policy.due(&times, now).is_some() {
             self.reset(key).await?;
         }
@@ -740,10 +772,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 mod imported;
+mod said;
 
 pub use imported::{
     BindMode, ConversationBinding, ImportedConversation, KnownConversation, bind_conversation, conversations,
 };
+use said::last_said;
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use quipu::Delivery;
 use quipu::protocol::{Ack, Command, Envelope, ItemId, Outcome, RunId, SessionId};
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use crate::conversation_rules::TurnCause;
 use crate::keys::{KeyPlace, SessionKey};
 use crate::lanes::{
     CRON_LANE, LanePriority, LaneStatus, LaneTask, Lanes, MAIN_LANE, SUBAGENT_LANE, TaskHandle, nested_lane,
@@ -504,6 +505,8 @@ impl Inner {
             }
             None => None,
         };
+        let cause = TurnCause::of(&turn.input);
+        self.sessions.heard(key, session, cause).await.map_err(|failure| failure.message)?;
         let (inbox, row) = MessageInbox::row_of(turn);
         let ack = match session.prompt_stored(&inbox, &row, turn.input.clone()).await {
             Ok(ack) => ack,

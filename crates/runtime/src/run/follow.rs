@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::{EndedRun, Inner, RunEvent, RunOutcome, RunStop};
+use crate::conversation_rules::TurnCause;
 use crate::keys::SessionKey;
 use crate::lanes::TaskHandle;
 use crate::queue::{MessageInbox, QueueInput, QueuedMessage};
@@ -133,8 +134,11 @@ impl<'a> Follow<'a> {
                         // Without it, a crash in the next moment leaves the message unanswered.
                         drop(replies.hands(self.key, &message.id).await);
                     }
+                    let (inner, key) = (self.inner, self.key);
                     let (session, input) = (self.session, message.input.clone());
                     handing = Some(Box::pin(async move {
+                        // Where the store has trouble, the message is said all the same.
+                        drop(inner.sessions.heard(key, session, TurnCause::of(&input)).await);
                         let (inbox, item) = MessageInbox::row_of_message(&message);
                         let ack = session.steer_stored(&inbox, &item, input).await;
                         (item, ack)

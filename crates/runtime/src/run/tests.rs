@@ -1,5 +1,5 @@
 use futures_util::future::BoxFuture;
-use quipu::protocol::{Event, Refusal};
+use quipu::protocol::{AuthorClass, Event, Origin, Provenance, Refusal};
 use quipu::store::Graph;
 use quipu_testkit::{Answer, Gate};
 
@@ -335,6 +335,29 @@ async fn heartbeat_waits_for_its_agent_and_runs_in_a_session_beside() {
         of_heartbeat.contains("Heartbeat. Read HEARTBEAT.md") && !of_heartbeat.contains("\"hi\""),
         "{of_heartbeat}"
     );
+}
+
+/// When a person last said something in a conversation, as it is stored.
+async fn said(world: &World, key: &str) -> Option<serde_json::Value> {
+    let store: Arc<dyn Graph> = world.home.store().await.unwrap();
+    let work = store.pending(&quipu::store::conversation_inbox(key)).await.unwrap();
+    work.inbox.into_iter().find(|row| row.id.as_str() == "said").map(|row| row.input.read().unwrap())
+}
+
+#[tokio::test]
+async fn only_people_keep_a_conversation_going() {
+    let world = World::new((0..2).map(|n| says(&format!("answer {n}"))));
+    let key = "agent:main:main";
+    let mut of_system = request(key, "The build is done.", BusyMode::Followup);
+    let (origin, author) = (Origin::Process, AuthorClass::System);
+    of_system.message.input = of_system.message.input.from_source(Provenance::new(origin, author));
+    world.serve(None, 0, |conversations, _| async move { conversations.run(of_system).await.unwrap() }).await;
+    assert_eq!(said(&world, key).await, None);
+    let before = quipu_host::now();
+    let of_person = request(key, "Thank you.", BusyMode::Followup);
+    world.serve(None, 0, |conversations, _| async move { conversations.run(of_person).await.unwrap() }).await;
+    let row = said(&world, key).await.unwrap();
+    assert!(row["at"].as_i64().unwrap() >= before, "{row}");
 }
 
 /// Adds to the settings of the world.
