@@ -20,9 +20,10 @@ use tokio::sync::{
 use tokio::time::Instant;
 
 use crate::conversation_rules::{
-    ConversationTimes, ResetPolicy, ResetSettings, SessionOwner, TurnCause, turn_limit,
+    ConversationTimes, ResetPolicy, ResetSettings, SessionOwner, TurnCause, conversation_limit, turn_limit,
 };
 use crate::desk::SessionObserver;
+use crate::heartbeat::HeartbeatSettings;
 use crate::keys::{AgentId, DEFAULT_AGENT, DirectKeys, KeyPlace, SessionKey};
 use crate::queue::{Authority, MessageGroup};
 use crate::source::{SessionSource, SourcedSession};
@@ -55,6 +56,9 @@ pub type ConversationOpener = Arc<dyn Fn(&SessionKey) -> OpenRequest + Send + Sy
 /// More tools of the session of a conversation, such as [`AgentTools`](crate::AgentTools) has.
 pub type ConversationTools = Arc<dyn Fn(&SessionKey) -> Vec<Arc<dyn Tool>> + Send + Sync>;
 
+/// Sees each session of a conversation that is opened.
+pub type ConversationObserver = Arc<dyn Fn(&SessionKey, &Session) + Send + Sync>;
+
 /// Sessions of a host for conversations. Which one a conversation has is kept in the store. Cheap to clone.
 #[derive(Clone)]
 pub struct HostSessions(Arc<Inner>);
@@ -79,6 +83,7 @@ struct Inner {
     /// One is not in use any more.
     freed: Notify,
     observer: OnceLock<SessionObserver>,
+    conversation_observer: OnceLock<ConversationObserver>,
 }
 
 /// A conversation that has an open session, or is about to.
@@ -145,8 +150,26 @@ impl HostSessions {
         // One that works is looked at again after that time.
         let idle = idle.max(Duration::from_secs(1));
         let places = Arc::new(Semaphore::new(open.max(1)));
-        let (slots, freed, observer) = (Mutex::default(), Notify::new(), OnceLock::new());
-        Ok(Self(Arc::new(Inner { home, store, request, idle, places, slots, freed, observer })))
+        let (slots, freed) = (Mutex::default(), Notify::new());
+        let (observer, conversation_observer) = (OnceLock::new(), OnceLock::new());
+        Ok(Self(Arc::new(Inner {
+            home,
+            store,
+            request,
+            idle,
+            places,
+            slots,
+            freed,
+            observer,
+            conversation_observer,
+        })))
+    }
+
+    /// Gives each session that is opened to `observer`, with its conversation. The one that was set first stays.
+    #[must_use]
+    pub fn conversations_observed_by(self, observer: ConversationObserver) -> Self {
+        self.0.conversation_observer.get_or_init(|| observer);
+        self
     }
 
     /// Gives each session that is opened to `observer` first. The one that was set first stays.
@@ -277,7 +300,11 @@ impl HostSessions {
     /// this have it before each run.
     #[must_use]
     pub fn live_changes(&self, key: &SessionKey) -> LiveChanges {
-        let turns = turn_limit(&self.0.home.config().turns, key);
+        let config = self.0.home.config();
+        let turns = match key.is_heartbeat() && !self.0.heartbeat_settings(key).is_isolated() {
+            true => conversation_limit(&config.turns, key),
+            false => turn_limit(&config.turns, key),
+        };
         LiveChanges { turns: Some(turns), ..LiveChanges::default() }
     }
 
@@ -578,6 +605,7 @@ impl Inner {
         request.audience.sender = Some(sender.unwrap_or_default());
         request.which = known.map_or(SessionTarget::New, |id| SessionTarget::Session(id.to_string()));
         request.is_shared = true;
+        request.is_light |= key.is_heartbeat() && self.heartbeat_settings(key).is_light();
         request.conversation = Some(ConversationPlace {
             agent: key.agent().map_or(DEFAULT_AGENT, AgentId::as_str).to_owned(),
             name: key.to_string(),
@@ -601,7 +629,18 @@ impl Inner {
         if let Some(observer) = self.observer.get() {
             observer(&started.opened.session);
         }
+        if let Some(observer) = self.conversation_observer.get() {
+            observer(key, &started.opened.session);
+        }
         Ok((started.opened, started.tool_filter))
+    }
+
+    /// The heartbeat of the agent of a conversation, as the settings have it.
+    fn heartbeat_settings(&self, key: &SessionKey) -> HeartbeatSettings {
+        let config = self.home.config();
+        let heartbeat = config.named_agents.get(agent_of(key)).and_then(|agent| agent.heartbeat.clone());
+        // It was checked.
+        heartbeat.and_then(|heartbeat| serde_json::from_value(heartbeat).ok()).unwrap_or_default()
     }
 
     /// Says which session the conversation has; false where another process says otherwise.

@@ -291,10 +291,10 @@ impl crate::HeartbeatPlace for Place {
         Box::pin(std::future::ready(crate::HeartbeatFile::Text("- look at the disk".into())))
     }
 
-    fn deliver<'a>(&'a self, _: &'a SessionKey, alert: String) -> BoxFuture<'a, ()> {
+    fn deliver<'a>(&'a self, _: &'a SessionKey, alert: String) -> BoxFuture<'a, crate::AlertDelivery> {
         lock(&self.alerts).push(alert);
         self.told.notify_one();
-        Box::pin(std::future::ready(()))
+        Box::pin(std::future::ready(crate::AlertDelivery::Stored))
     }
 }
 
@@ -335,6 +335,50 @@ async fn heartbeat_waits_for_its_agent_and_runs_in_a_session_beside() {
         of_heartbeat.contains("Heartbeat. Read HEARTBEAT.md") && !of_heartbeat.contains("\"hi\""),
         "{of_heartbeat}"
     );
+}
+
+#[tokio::test]
+async fn heartbeat_sees_nothing_of_those_before_it() {
+    let world = World::new([says("HEARTBEAT_OK one"), says("HEARTBEAT_OK two"), says("HEARTBEAT_OK three")]);
+    let key = SessionKey::parse("agent:main:main").unwrap();
+    let beat = |prompt: &str| crate::heartbeat_request(&key, prompt, 0);
+    let said = || world.server.requests().pop().unwrap().json()["messages"].to_string();
+    let all = &world;
+    let work = |conversations: Conversations, _| async move {
+        conversations.run(beat("The first.")).await.unwrap();
+        conversations.run(beat("The second.")).await.unwrap();
+        let alone = said();
+        assert!(alone.contains("The second.") && !alone.contains("The first."), "{alone}");
+        let heartbeat = serde_json::json!({ "isolatedSession": false });
+        set(all, "agents", serde_json::json!({ "byId": { "main": { "heartbeat": heartbeat } } }));
+        conversations.run(beat("The third.")).await.unwrap();
+        let together = said();
+        assert!(together.contains("The third.") && together.contains("The second."), "{together}");
+    };
+    world.serve(None, 0, work).await;
+}
+
+#[tokio::test]
+async fn heartbeat_has_no_rules_of_the_project_in_its_prompt() {
+    let world = World::new([says("hello"), says("HEARTBEAT_OK"), says("HEARTBEAT_OK")]);
+    std::fs::write(world.here().join("AGENTS.md"), "Speak of whales.").unwrap();
+    let heartbeat = serde_json::json!({ "lightContext": false });
+    set(&world, "agents", serde_json::json!({ "byId": { "ops": { "heartbeat": heartbeat } } }));
+    let of_person = request("agent:main:main", "hi", BusyMode::Followup);
+    let beats = ["agent:main:main", "agent:ops:main"];
+    world
+        .serve(None, 0, |conversations, _| async move {
+            conversations.run(of_person).await.unwrap();
+            for key in beats {
+                let key = SessionKey::parse(key).unwrap();
+                conversations.run(crate::heartbeat_request(&key, "Look.", 0)).await.unwrap();
+            }
+        })
+        .await;
+    let requests = world.server.requests();
+    let has_rules: Vec<bool> =
+        requests.iter().map(|request| request.json().to_string().contains("Speak of whales.")).collect();
+    assert_eq!(has_rules, [true, false, true]);
 }
 
 /// When a person last said something in a conversation, as it is stored.
