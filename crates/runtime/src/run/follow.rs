@@ -98,6 +98,7 @@ impl<'a> Follow<'a> {
     /// Passes on what the session says until its run ended.
     pub(super) async fn run(&mut self, mut events: Events, handle: &TaskHandle, stop: &RunStop) {
         let (mut ended, mut aborted, mut settled, mut again) = (None, None, false, None);
+        let mut cause = TurnCause::System;
         let mut handing: Option<BoxFuture<'a, (ItemId, Result<Ack, Refusal>)>> = None;
         loop {
             if settled && handing.is_none() && self.handed.is_empty() {
@@ -134,11 +135,9 @@ impl<'a> Follow<'a> {
                         // Without it, a crash in the next moment leaves the message unanswered.
                         drop(replies.hands(self.key, &message.id).await);
                     }
-                    let (inner, key) = (self.inner, self.key);
                     let (session, input) = (self.session, message.input.clone());
+                    cause = TurnCause::of(&input);
                     handing = Some(Box::pin(async move {
-                        // Where the store has trouble, the message is said all the same.
-                        drop(inner.sessions.heard(key, session, TurnCause::of(&input)).await);
                         let (inbox, item) = MessageInbox::row_of_message(&message);
                         let ack = session.steer_stored(&inbox, &item, input).await;
                         (item, ack)
@@ -154,6 +153,8 @@ impl<'a> Follow<'a> {
                             drop(self.session.abort().await);
                         }
                     }
+                    // Not before: a stop that comes meanwhile must not wait for it.
+                    drop(self.inner.sessions.heard(self.key, self.session, cause).await);
                     again = settled.then(|| Instant::now() + AGAIN);
                 }
                 RunStep::Settle => {

@@ -88,6 +88,12 @@ impl ServiceError {
     }
 }
 
+/// What the jobs of heartbeats are kept in, and what their errors are sealed with.
+struct HeartbeatJobs {
+    jobs: Arc<dyn Jobs>,
+    sealer: Arc<Sealer>,
+}
+
 /// What the service needs of the server.
 pub(crate) struct ServiceOptions {
     pub(crate) home: Home,
@@ -212,10 +218,10 @@ impl ConversationService {
         let store = home.store().await?;
         // Credentials are no part of messages that are stored.
         let sealer = home.engine(store.clone(), &home.settings())?.sealer().clone();
-        let jobs: (Arc<dyn Jobs>, Arc<Sealer>) = (store.clone(), sealer.clone());
+        let jobs = HeartbeatJobs { jobs: store.clone(), sealer: sealer.clone() };
         let store: Arc<dyn Graph> = store;
         MessageInbox::with(store.clone(), sealer, |inbox, events| async move {
-            self.served(options, stop, (store, jobs), inbox, events).await
+            self.served(options, stop, store, jobs, inbox, events).await
         })
         .await
     }
@@ -224,7 +230,8 @@ impl ConversationService {
         &self,
         options: &ServiceOptions,
         stop: &CancellationToken,
-        (store, (jobs, sealer)): (Arc<dyn Graph>, (Arc<dyn Jobs>, Arc<Sealer>)),
+        store: Arc<dyn Graph>,
+        HeartbeatJobs { jobs, sealer }: HeartbeatJobs,
         inbox: MessageInbox,
         mut events: InboxEvents,
     ) -> Result<(), ServiceError> {
