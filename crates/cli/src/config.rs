@@ -208,7 +208,7 @@ fn tell(home: &Home, kept: &StoredSetting) -> Result<(), Failure> {
     let when = match (kept.key.map(|key| key.effect), kept.changed) {
         (None, _) | (_, FileChange::No) => "",
         (Some(Effect::NextSession), _) if kept.name == "agents.byId" => {
-            ". Of an agent, `budget` takes effect at once, also in open sessions; `model` and `tools` in new sessions and in those that are opened again; `workspace` in new sessions; `heartbeat` when `quipu serve` starts again"
+            ". Of an agent, `budget` takes effect at once, also in open sessions; `model` and `tools` in new sessions and in those that are opened again; `workspace` in new sessions; `heartbeat` within a minute in a running `quipu serve`, and at once when a heartbeat is due or woken or a message comes"
         }
         (Some(Effect::Now), _) => "; it takes effect at once, also in open sessions",
         (Some(Effect::NewSession), _) => {

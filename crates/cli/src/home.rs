@@ -196,6 +196,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
             None => None,
         },
         no_context_files: task.no_context_files,
+        is_light: false,
         answers: Vec::new(),
         offers_caches: false,
     })

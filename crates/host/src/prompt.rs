@@ -45,7 +45,7 @@ pub(crate) async fn put_system(
     let ours = profile.map_or(quipu::SYSTEM_PROMPT, quipu::profile_prompt);
     let base = request.system_prompt.as_deref().unwrap_or(ours);
     let is_persona = profile.is_none() && crate::persona::is_wanted(home, request, cwd, kept);
-    let (rules, problems) = if request.no_context_files {
+    let (rules, problems) = if request.no_context_files || request.is_light {
         Default::default()
     } else {
         let (rules, mut problems) = found_rules(home, cwd, resources);
@@ -77,7 +77,11 @@ pub(crate) async fn put_system(
         let store = &**engine.store();
         workspace = Some(match request.no_context_files || resources.leaves_project {
             true => Vec::new(),
-            false => crate::persona::read_workspace(home, store, cwd).await?,
+            false => {
+                let mut files = crate::persona::read_workspace(home, store, cwd).await?;
+                files.retain(|file| !request.is_light || file.name == WorkspaceName::Heartbeat);
+                files
+            }
         });
     }
     crate::memory::install_sections(options, home, engine, request);

@@ -151,6 +151,8 @@ pub struct OpenRequest {
     pub is_unattended: bool,
     /// Rules of the project are left out.
     pub no_context_files: bool,
+    /// Of the rules of the project and the files of the workspace, a new session has `HEARTBEAT.md` alone in its prompt.
+    pub is_light: bool,
     /// Hooks of the program, before those of the settings. Those that run before a session is there (a project's trust, files of
     /// rules) are these alone.
     pub hooks: Vec<Arc<dyn Hook>>,

@@ -19,8 +19,11 @@ use tokio::sync::{
 };
 use tokio::time::Instant;
 
-use crate::conversation_rules::{ConversationTimes, ResetSettings, SessionOwner, turn_limit};
+use crate::conversation_rules::{
+    ConversationTimes, ResetPolicy, ResetSettings, SessionOwner, TurnCause, conversation_limit, turn_limit,
+};
 use crate::desk::SessionObserver;
+use crate::heartbeat::HeartbeatSettings;
 use crate::keys::{AgentId, DEFAULT_AGENT, DirectKeys, KeyPlace, SessionKey};
 use crate::queue::{Authority, MessageGroup};
 use crate::source::{SessionSource, SourcedSession};
@@ -53,6 +56,9 @@ pub type ConversationOpener = Arc<dyn Fn(&SessionKey) -> OpenRequest + Send + Sy
 /// More tools of the session of a conversation, such as [`AgentTools`](crate::AgentTools) has.
 pub type ConversationTools = Arc<dyn Fn(&SessionKey) -> Vec<Arc<dyn Tool>> + Send + Sync>;
 
+/// Sees each session of a conversation that is opened.
+pub type ConversationObserver = Arc<dyn Fn(&SessionKey, &Session) + Send + Sync>;
+
 /// Sessions of a host for conversations. Which one a conversation has is kept in the store. Cheap to clone.
 #[derive(Clone)]
 pub struct HostSessions(Arc<Inner>);
@@ -77,6 +83,7 @@ struct Inner {
     /// One is not in use any more.
     freed: Notify,
     observer: OnceLock<SessionObserver>,
+    conversation_observer: OnceLock<ConversationObserver>,
 }
 
 /// A conversation that has an open session, or is about to.
@@ -143,8 +150,26 @@ impl HostSessions {
         // One that works is looked at again after that time.
         let idle = idle.max(Duration::from_secs(1));
         let places = Arc::new(Semaphore::new(open.max(1)));
-        let (slots, freed, observer) = (Mutex::default(), Notify::new(), OnceLock::new());
-        Ok(Self(Arc::new(Inner { home, store, request, idle, places, slots, freed, observer })))
+        let (slots, freed) = (Mutex::default(), Notify::new());
+        let (observer, conversation_observer) = (OnceLock::new(), OnceLock::new());
+        Ok(Self(Arc::new(Inner {
+            home,
+            store,
+            request,
+            idle,
+            places,
+            slots,
+            freed,
+            observer,
+            conversation_observer,
+        })))
+    }
+
+    /// Gives each session that is opened to `observer`, with its conversation. The one that was set first stays.
+    #[must_use]
+    pub fn conversations_observed_by(self, observer: ConversationObserver) -> Self {
+        self.0.conversation_observer.get_or_init(|| observer);
+        self
     }
 
     /// Gives each session that is opened to `observer` first. The one that was set first stays.
@@ -276,7 +301,11 @@ impl HostSessions {
     /// this have it before each run.
     #[must_use]
     pub fn live_changes(&self, key: &SessionKey) -> LiveChanges {
-        let turns = turn_limit(&self.0.home.config().turns, key);
+        let config = self.0.home.config();
+        let turns = match key.is_heartbeat() && !self.0.heartbeat_settings(key).is_isolated() {
+            true => conversation_limit(&config.turns, key),
+            false => turn_limit(&config.turns, key),
+        };
         LiveChanges { turns: Some(turns), ..LiveChanges::default() }
     }
 
@@ -318,6 +347,14 @@ impl BorrowedConversation {
         }
         Ok(is_kept)
     }
+
+    /// A person says something in it, in this session. Resolved = it survives the end of the process.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn person_said(&self, id: &SessionId) -> Result<(), StoreError> {
+        self.sessions.0.person_said(&self.key, id, quipu_host::now()).await
+    }
 }
 
 impl Drop for BorrowedConversation {
@@ -343,6 +380,23 @@ impl SessionSource for HostSessions {
 
     fn renew<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(self.renew_at(key, quipu_host::now()))
+    }
+
+    fn heard<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        session: &'a Session,
+        cause: TurnCause,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async move {
+            match cause {
+                TurnCause::Person => {
+                    let id = session.view().session;
+                    Ok(self.0.person_said(key, &id, quipu_host::now()).await?)
+                }
+                TurnCause::System => Ok(()),
+            }
+        })
     }
 
     fn follow<'a>(&'a self, key: &'a SessionKey, session: &'a Session) -> BoxFuture<'a, Result<(), Failure>> {
@@ -424,11 +478,16 @@ impl HostSessions {
         let zone = quipu_host::local_zone();
         // Its hour was checked.
         let Ok(policy) = settings.resolve(key, SessionOwner::Program, &zone) else { return Ok(()) };
-        let Some(id) = self.session_of(key).await? else { return Ok(()) };
-        let query = SessionQuery { id: Some(id), ..SessionQuery::default() };
+        if policy == ResetPolicy::default() {
+            return Ok(());
+        }
+        let work = self.0.store.pending(&conversation_inbox(&key.to_string())).await?;
+        let Some(id) = named_session(&work) else { return Ok(()) };
+        let query = SessionQuery { id: Some(id.clone()), ..SessionQuery::default() };
         let Some(row) = self.0.store.sessions(query).await?.into_iter().next() else { return Ok(()) };
-        // Heartbeats and jobs have sessions of their own, so what was last written here is of a person or an answer.
-        let times = ConversationTimes { started: row.created, last_said: Some(row.updated) };
+        // Where it is not known, whatever was written last counts.
+        let last_said = last_said(&work, &id).map_or(row.updated, |said| said.max(row.created));
+        let times = ConversationTimes { started: row.created, last_said: Some(last_said) };
         if policy.due(&times, now).is_some() {
             self.reset(key).await?;
         }
@@ -547,6 +606,7 @@ impl Inner {
         request.audience.sender = Some(sender.unwrap_or_default());
         request.which = known.map_or(SessionTarget::New, |id| SessionTarget::Session(id.to_string()));
         request.is_shared = true;
+        request.is_light |= key.is_heartbeat() && self.heartbeat_settings(key).is_light();
         request.conversation = Some(ConversationPlace {
             agent: key.agent().map_or(DEFAULT_AGENT, AgentId::as_str).to_owned(),
             name: key.to_string(),
@@ -570,7 +630,18 @@ impl Inner {
         if let Some(observer) = self.observer.get() {
             observer(&started.opened.session);
         }
+        if let Some(observer) = self.conversation_observer.get() {
+            observer(key, &started.opened.session);
+        }
         Ok((started.opened, started.tool_filter))
+    }
+
+    /// The heartbeat of the agent of a conversation, as the settings have it.
+    fn heartbeat_settings(&self, key: &SessionKey) -> HeartbeatSettings {
+        let config = self.home.config();
+        let heartbeat = config.named_agents.get(agent_of(key)).and_then(|agent| agent.heartbeat.clone());
+        // It was checked.
+        heartbeat.and_then(|heartbeat| serde_json::from_value(heartbeat).ok()).unwrap_or_default()
     }
 
     /// Says which session the conversation has; false where another process says otherwise.
@@ -741,10 +812,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 mod imported;
+mod said;
 
 pub use imported::{
     BindMode, ConversationBinding, ImportedConversation, KnownConversation, bind_conversation, conversations,
 };
+use said::last_said;
 
 #[cfg(test)]
 mod tests;

@@ -30,9 +30,9 @@ pub use conversation_rules::*;
 pub use desk::{Desk, DeskLease, SESSIONS, ServeEnd, SessionObserver, SessionRequest};
 pub use heartbeat::*;
 pub use host_sessions::{
-    BindMode, BorrowedConversation, ConversationBinding, ConversationOpener, ConversationTools,
-    HostSessionLimits, HostSessions, ImportedConversation, KnownConversation, audience_of, bind_conversation,
-    conversations,
+    BindMode, BorrowedConversation, ConversationBinding, ConversationObserver, ConversationOpener,
+    ConversationTools, HostSessionLimits, HostSessions, ImportedConversation, KnownConversation, audience_of,
+    bind_conversation, conversations,
 };
 pub use keys::{
     AGENT_ID_LIMIT, AgentId, DEFAULT_ACCOUNT, DEFAULT_AGENT, DirectKeys, DirectScope, IdentityLinks,

@@ -8,6 +8,7 @@ use quipu::Delivery;
 use quipu::protocol::{Ack, Command, Envelope, ItemId, Outcome, RunId, SessionId};
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use crate::conversation_rules::TurnCause;
 use crate::keys::{KeyPlace, SessionKey};
 use crate::lanes::{
     CRON_LANE, LanePriority, LaneStatus, LaneTask, Lanes, MAIN_LANE, SUBAGENT_LANE, TaskHandle, nested_lane,
@@ -502,6 +503,8 @@ impl Inner {
             Some(replies) => replies.begin(key, turn, session).await.map_err(|why| why.to_string())?,
             None => None,
         };
+        let cause = TurnCause::of(&turn.input);
+        self.sessions.heard(key, session, cause).await.map_err(|failure| failure.message)?;
         let (inbox, row) = MessageInbox::row_of(turn);
         let ack = match session.prompt_stored(&inbox, &row, turn.input.clone()).await {
             Ok(ack) => ack,

@@ -5,6 +5,7 @@ use std::any::Any;
 use futures_util::future::BoxFuture;
 use quipu::Session;
 
+use crate::conversation_rules::TurnCause;
 use crate::keys::SessionKey;
 use crate::queue::MessageGroup;
 
@@ -29,6 +30,17 @@ pub trait SessionSource: Send + Sync + 'static {
     /// A turn of a conversation is about to begin: it begins anew where it is to.
     fn renew<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<(), quipu_host::Failure>> {
         let _ = key;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// A prompt with this cause is about to become part of this open session: what people say keeps a conversation going.
+    fn heard<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        session: &'a Session,
+        cause: TurnCause,
+    ) -> BoxFuture<'a, Result<(), quipu_host::Failure>> {
+        let _ = (key, session, cause);
         Box::pin(std::future::ready(Ok(())))
     }
 

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use quipu::Sealer;
 use quipu::store::Graph;
+use quipu::{Sealer, Session};
 use quipu_host::{Failure, Home, OpenRequest, SilentObserver};
 use quipu_protocol::UserInput;
 use quipu_testkit::{Answer, FakeServer, Gate, Reply};
 use serde_json::json;
 
+use crate::conversation_rules::TurnCause;
 use crate::host_sessions::{HostSessionLimits, HostSessions};
 use crate::keys::SessionKey;
 use crate::lanes::{LaneSettings, Lanes};
@@ -62,6 +63,15 @@ impl SessionSource for FailingSessions {
             0 => self.sessions.session_for(key, group),
             _ => self.session(key),
         }
+    }
+
+    fn heard<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        session: &'a Session,
+        cause: TurnCause,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        self.sessions.heard(key, session, cause)
     }
 }
 

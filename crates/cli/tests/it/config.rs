@@ -61,6 +61,7 @@ fn config_set_says_when_members_of_agents_hold() {
         "`budget` takes effect at once, also in open sessions",
         "`model` and `tools` in new sessions and in those that are opened again",
         "`workspace` in new sessions;",
+        "`heartbeat` within a minute in a running `quipu serve`",
     ] {
         assert!(ran.err.contains(words), "{words}: {}", ran.err);
     }

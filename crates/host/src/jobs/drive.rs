@@ -4,11 +4,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu_store::Jobs as _;
+use quipu_store::{JobKind, Jobs as _};
 use tokio_util::sync::CancellationToken;
 
 use super::runner::NoticeSet;
-use super::{JobRunner, handlers, models_for_jobs};
+use super::{HEARTBEAT_JOB, JobRunner, handlers, models_for_jobs};
 use crate::front_thread::{ThreadEnd, run_in_thread};
 use crate::{Failure, Home};
 
@@ -95,10 +95,15 @@ async fn has_jobs(home: &Home) -> Result<bool, Failure> {
     match home.opened_store() {
         Some(store) => {
             super::keep_dream_job(home, &store).await?;
-            Ok(!store.is_read_only() && !store.job_kinds(crate::now()).await?.is_empty())
+            Ok(!store.is_read_only() && are_any(&store.job_kinds(crate::now()).await?))
         }
         None => Ok(true),
     }
+}
+
+/// Whether there are jobs for this process; those of heartbeats are not.
+fn are_any(kinds: &[JobKind]) -> bool {
+    kinds.iter().any(|found| found.kind != HEARTBEAT_JOB)
 }
 
 /// Runs jobs where there are any, until there are none or it is stopped.
@@ -110,7 +115,7 @@ async fn work(home: &Home, stop: &CancellationToken, reported: Arc<NoticeSet>) -
     let Some(store) = store else { return Ok(()) };
     // One that an earlier version stored gets its present form before it is claimed.
     super::keep_dream_job(home, &store).await?;
-    if store.is_read_only() || store.job_kinds(crate::now()).await?.is_empty() {
+    if store.is_read_only() || !are_any(&store.job_kinds(crate::now()).await?) {
         return Ok(());
     }
     let sealer = home.engine(store.clone(), &home.settings())?.sealer().clone();

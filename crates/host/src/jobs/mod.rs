@@ -35,6 +35,9 @@ pub use models::models_for_jobs;
 pub use runner::{DueRun, JobRunner, RunnerOptions};
 pub use scheduled::{BuiltInWork, ScheduledHandler, WorkEnd};
 
+/// The kind of the jobs that wake heartbeats: the process that has the conversations runs them, and no other.
+pub const HEARTBEAT_JOB: &str = "heartbeat";
+
 /// Does the work of the jobs of one kind.
 ///
 /// A job runs at least once each time it is due. It runs again when its process ends before that is stored, so its work must

@@ -14,14 +14,14 @@ use futures_util::stream::FuturesUnordered;
 use quipu::{Clock, Runner, RunnerError, Sealer, SystemClock};
 use quipu_protocol::UnixMs;
 use quipu_store::{
-    ClaimOutcome, Fut, JOB_ERROR_LIMIT, Job, JobClaim, JobFailurePlan, JobKey, JobState, JobTime, Jobs,
-    Owner, RunnerLeaseOutcome, StoreError,
+    ClaimOutcome, Fut, JOB_ERROR_LIMIT, Job, JobClaim, JobFailurePlan, JobKey, JobKind, JobState, JobTime,
+    Jobs, Owner, RunnerLeaseOutcome, StoreError,
 };
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::{DropReason, JobContext, JobError, JobHandler, JobNotice, JobOutcome, MakeRunner};
+use super::{DropReason, HEARTBEAT_JOB, JobContext, JobError, JobHandler, JobNotice, JobOutcome, MakeRunner};
 use crate::Observer;
 
 /// Bytes of an error that are looked at.
@@ -315,7 +315,7 @@ impl JobRunner {
         stop: &'a CancellationToken,
     ) -> Result<DueJobs, StoreError> {
         let poll = self.options.poll;
-        let (jobs, mut next) = self.look(running).await?;
+        let (jobs, mut next) = self.known(self.kinds().await?, running);
         let mut leader = None;
         // Whoever asks for a pass learns that another process runs jobs, also where nothing is due.
         let mut is_asked = pass.is_some() && running.is_empty();
@@ -342,7 +342,7 @@ impl JobRunner {
                         pass.failed += 1;
                     }
                     self.report_failure(&job);
-                    next = self.look(running).await?.1;
+                    next = self.known(self.kinds().await?, running).1;
                     continue;
                 }
                 Ok(ClaimOutcome::Nothing) => break,
@@ -371,7 +371,7 @@ impl JobRunner {
                 let end = self.attempt(&claim, stop).instrument(span).await;
                 (claim.job.key, end)
             }));
-            next = self.look(running).await?.1;
+            next = self.known(self.kinds().await?, running).1;
         }
         if running.is_empty() {
             self.resign(running).await;
@@ -386,17 +386,17 @@ impl JobRunner {
     }
 
     /// How many jobs there are that it knows how to run, and when the next of those is due that could begin now.
-    async fn look(&self, running: &RunningJobs<'_>) -> Result<(u64, Option<UnixMs>), StoreError> {
-        let kinds = self.jobs.job_kinds(self.now()).await?;
+    fn known(&self, kinds: Vec<JobKind>, running: &RunningJobs<'_>) -> (u64, Option<UnixMs>) {
         let (known, unknown): (Vec<_>, Vec<_>) =
             kinds.into_iter().partition(|found| self.handler(&found.kind).is_some());
-        for found in unknown {
+        // Those of heartbeats are run by the process that has the conversations.
+        for found in unknown.into_iter().filter(|found| found.kind != HEARTBEAT_JOB) {
             let (kind, count) = (found.kind, found.count);
             self.report_once(&format!("{KIND}{kind}"), &JobNotice::UnknownKind { kind, count });
         }
         let count = known.iter().map(|found| found.count).sum();
         let is_open = |kind: &str| self.open_handlers(running).any(|handler| handler.kind() == kind);
-        Ok((count, known.iter().filter(|found| is_open(&found.kind)).filter_map(|found| found.next).min()))
+        (count, known.iter().filter(|found| is_open(&found.kind)).filter_map(|found| found.next).min())
     }
 
     /// The handlers that can begin another job.
@@ -595,6 +595,10 @@ impl JobRunner {
         if is_new {
             self.observer.job(notice);
         }
+    }
+
+    async fn kinds(&self) -> Result<Vec<JobKind>, StoreError> {
+        self.jobs.job_kinds(self.now()).await
     }
 
     fn now(&self) -> UnixMs {

@@ -8,7 +8,7 @@ const PROMPT: usize = 16_384;
 /// Characters beside the token of silence that can be set at most.
 const ACK: u64 = 100_000;
 /// What a problem says is wanted.
-const WANTED: &str = "a heartbeat has `every` (a length of time such as \"30m\"), `prompt`, `activeHours` (`start`, `end`, `timezone`), `ackMaxChars` and `skipWhenBusy`";
+const WANTED: &str = "a heartbeat has `every` (a length of time such as \"30m\"), `prompt`, `activeHours` (`start`, `end`, `timezone`), `ackMaxChars`, `skipWhenBusy`, `isolatedSession` and `lightContext`";
 
 /// The members that can be read. One that cannot be read turns heartbeats off: they cost money, and may be meant to come less often.
 pub(super) fn check(name: &str, value: &Value) -> (Option<Value>, Vec<String>) {
@@ -22,7 +22,7 @@ pub(super) fn check(name: &str, value: &Value) -> (Option<Value>, Vec<String>) {
             "prompt" => value.as_str().is_some_and(|prompt| prompt.chars().count() <= PROMPT),
             "activeHours" => are_hours(value),
             "ackMaxChars" => value.as_u64().is_some_and(|most| most <= ACK),
-            "skipWhenBusy" => value.is_boolean(),
+            "skipWhenBusy" | "isolatedSession" | "lightContext" => value.is_boolean(),
             _ => false,
         };
         if !fits {
@@ -52,6 +52,8 @@ pub(super) fn schema() -> Value {
             },
             "ackMaxChars": { "type": "integer", "minimum": 0, "maximum": ACK },
             "skipWhenBusy": { "type": "boolean" },
+            "isolatedSession": { "type": "boolean" },
+            "lightContext": { "type": "boolean" },
         },
     })
 }
@@ -83,6 +85,7 @@ mod tests {
         let hours = json!({ "start": "08:00", "end": "22:00", "timezone": "Europe/Berlin" });
         let good = json!({
             "every": "1h30m", "prompt": "Look.", "activeHours": hours, "ackMaxChars": 9, "skipWhenBusy": true,
+            "isolatedSession": false, "lightContext": false,
         });
         for value in [json!({}), json!({ "every": "0" }), json!({ "every": "0m" }), good] {
             assert_eq!(check("h", &value), (Some(value), Vec::new()));
@@ -99,6 +102,8 @@ mod tests {
             json!({ "activeHours": { "start": "8:00", "end": "9:00", "days": 1 } }),
             json!({ "ackMaxChars": -1 }),
             json!({ "skipWhenBusy": "yes" }),
+            json!({ "isolatedSession": 1 }),
+            json!({ "lightContext": null }),
         ] {
             let (kept, problems) = check("h", &value);
             assert!(kept.is_none() && problems.len() == 1, "{value}: {kept:?} {problems:?}");

@@ -132,7 +132,7 @@ impl StreamingConfig {
 /// The members of `session.reset`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResetConfig {
-    /// What begins conversations anew; nothing where nothing is said.
+    /// What begins conversations anew. Where it is not said, minutes alone are idleness, an hour is that of a day, and nothing is never.
     pub mode: Option<ResetCause>,
     /// The hour at which a day begins.
     pub at_hour: Option<u8>,
@@ -147,7 +147,7 @@ pub struct ResetConfig {
 /// A member of `session.reset.byKind` or `session.reset.byChannel`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ResetRuleConfig {
-    /// What begins these conversations anew.
+    /// What begins these conversations anew; where it is not said, as for all.
     pub mode: Option<ResetCause>,
     /// The hour at which a day begins.
     pub at_hour: Option<u8>,
@@ -199,9 +199,7 @@ impl ResetConfig {
             rules.map(|(name, rule)| (name.to_lowercase(), ResetRuleConfig::of(rule))).collect()
         };
         Self {
-            mode: value("session.reset.mode")
-                .and_then(ResetCause::of)
-                .filter(|mode| *mode != ResetCause::Never),
+            mode: value("session.reset.mode").and_then(ResetCause::of),
             at_hour: number("session.reset.atHour").and_then(|hour| u8::try_from(hour).ok()),
             idle_minutes: number("session.reset.idleMinutes"),
             by_kind: rules("session.reset.byKind"),

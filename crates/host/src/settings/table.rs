@@ -1053,7 +1053,7 @@ pub const KEYS: &[Key] = &[
         "\"off\"",
         Now,
         CONVERSATIONS,
-        "when a message begins a new session of its conversation: never, with a new day, after a time without messages",
+        "when a message begins a new session of its conversation: never, with a new day, after a time without messages of people. Where it is not set, `session.reset.idleMinutes` alone means `idle`, and `session.reset.atHour` `daily`",
     ),
     key(
         "session.reset.atHour",
@@ -1061,7 +1061,7 @@ pub const KEYS: &[Key] = &[
         "4",
         Now,
         CONVERSATIONS,
-        "the hour at which a day begins, in your time zone",
+        "the hour at which a day begins, in your time zone; set without a mode, it means `daily`",
     ),
     key(
         "session.reset.idleMinutes",
@@ -1069,7 +1069,7 @@ pub const KEYS: &[Key] = &[
         "0",
         Now,
         CONVERSATIONS,
-        "minutes without messages after which a conversation begins anew; 0 is no limit",
+        "minutes without messages of people after which a conversation begins anew; 0 is no limit. Alone, without a mode, it means `idle`",
     ),
     key(
         "session.reset.byKind",

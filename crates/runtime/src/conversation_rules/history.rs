@@ -8,9 +8,18 @@ use quipu_host::TurnLimits;
 use crate::keys::{KeyPlace, SessionKey};
 
 /// How many turns of the user requests of a conversation have: what is set for the person comes before the channel, that before the kind,
-/// and that before what holds for all. A thread has the limit of what it is a part of. Jobs, hooks and sub-agents have none.
+/// and that before what holds for all. A thread has the limit of what it is a part of. Jobs, hooks and sub-agents have none. A heartbeat
+/// sees nothing of those before it.
 #[must_use]
 pub fn turn_limit(limits: &TurnLimits, key: &SessionKey) -> TurnLimit {
+    if key.is_heartbeat() {
+        return TurnLimit::Newest(NonZeroU32::MIN);
+    }
+    conversation_limit(limits, key)
+}
+
+/// The same where a heartbeat goes on with those before it, as the conversation that it is beside does.
+pub(crate) fn conversation_limit(limits: &TurnLimits, key: &SessionKey) -> TurnLimit {
     let turns = match key.place() {
         KeyPlace::Direct { channel: Some(channel), peer, .. } => {
             let channel = limits.by_channel.get(channel);
@@ -60,7 +69,8 @@ mod tests {
             ("agent:main:slack:direct:7", 10, 0),
             ("agent:main:irc:group:c", 20, 0),
             ("agent:main:main", 10, 0),
-            ("agent:main:main:heartbeat", 10, 0),
+            ("agent:main:main:heartbeat", 1, 1),
+            ("agent:main:telegram:direct:8:heartbeat", 1, 1),
             ("ann", 10, 0),
             ("main:whatsapp:+123", 20, 0),
             ("cron:x", 0, 0),
@@ -71,5 +81,7 @@ mod tests {
             assert_eq!(turn_limit(&all, &key), limit(with_all), "{key}");
             assert_eq!(turn_limit(&few, &key), limit(without), "{key}");
         }
+        let beside = SessionKey::parse("agent:main:main:heartbeat").unwrap();
+        assert_eq!(conversation_limit(&few, &beside), TurnLimit::All);
     }
 }

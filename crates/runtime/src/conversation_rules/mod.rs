@@ -3,6 +3,7 @@
 mod history;
 mod reset;
 
+pub(crate) use history::conversation_limit;
 pub use history::turn_limit;
 pub use reset::{
     ConversationKind, ConversationTimes, ResetByKind, ResetMode, ResetPolicy, ResetReason, ResetRule,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quipu_host::{ResetCause, ResetConfig, ResetRuleConfig};
-use quipu_protocol::UnixMs;
+use quipu_protocol::{AuthorClass, Origin, Provenance, UnixMs, UserInput};
 use quipu_schedule::{DayBoundary, ScheduleError};
 use serde::{Deserialize, Serialize};
 
@@ -128,7 +128,7 @@ pub struct ConversationTimes {
 pub enum TurnCause {
     /// A person.
     Person,
-    /// A heartbeat, a job, the end of a command, or another event of the system.
+    /// A heartbeat, a job, another conversation, the end of a command, or another event of the system: it keeps no conversation going.
     System,
 }
 
@@ -141,26 +141,31 @@ pub enum ResetReason {
     Idle,
 }
 
+/// What a rule goes by; `None` where it does not say. Minutes alone are idleness, and an hour is that of a day.
+fn mode_of(rule: &ResetRuleConfig) -> Option<ResetMode> {
+    match (rule.mode, rule.at_hour, rule.idle_minutes) {
+        (Some(ResetCause::Daily), ..) | (None, Some(_), _) => Some(ResetMode::Daily),
+        (Some(ResetCause::Idle), ..) | (None, None, Some(_)) => Some(ResetMode::Idle),
+        (Some(ResetCause::Never), ..) => Some(ResetMode::Off),
+        (None, None, None) => None,
+    }
+}
+
 impl From<&ResetConfig> for ResetSettings {
     /// The settings of a host. What a rule leaves open is as for all.
     fn from(config: &ResetConfig) -> Self {
+        let ResetConfig { mode, at_hour, idle_minutes, by_kind, by_channel } = config;
+        let all = ResetRuleConfig { mode: *mode, at_hour: *at_hour, idle_minutes: *idle_minutes };
+        let of_all = mode_of(&all);
         let of = |rule: &ResetRuleConfig| {
-            let mode = match rule.mode {
-                Some(ResetCause::Daily) => ResetMode::Daily,
-                Some(ResetCause::Idle) => ResetMode::Idle,
-                Some(ResetCause::Never) => ResetMode::Off,
-                None if rule.idle_minutes.is_some() && rule.at_hour.is_none() => ResetMode::Idle,
-                None => ResetMode::Daily,
-            };
+            let mode = mode_of(rule).or(of_all).unwrap_or(ResetMode::Daily);
             let at_hour = rule.at_hour.or(config.at_hour).filter(|_| mode == ResetMode::Daily);
             let idle_minutes = rule.idle_minutes.or(config.idle_minutes);
             ResetRule { mode: Some(mode), at_hour, idle_minutes }
         };
-        let ResetConfig { mode, at_hour, idle_minutes, by_kind, by_channel } = config;
-        let all = ResetRuleConfig { mode: *mode, at_hour: *at_hour, idle_minutes: *idle_minutes };
         let kind = |name: &str| by_kind.get(name).map(of);
         Self {
-            reset: mode.map(|_| of(&all)),
+            reset: of_all.map(|_| of(&all)),
             reset_by_type: ResetByKind {
                 direct: kind("direct"),
                 group: kind("group"),
@@ -259,13 +264,26 @@ impl ConversationTimes {
     pub const fn begun(now: UnixMs) -> Self {
         Self { started: now, last_said: None }
     }
+}
 
-    /// After a turn: what the system causes keeps no conversation going.
+impl TurnCause {
+    /// What caused a turn with this prompt: what neither an agent nor the system wrote is of a person.
     #[must_use]
-    pub const fn after(self, cause: TurnCause, now: UnixMs) -> Self {
-        match cause {
-            TurnCause::Person => Self { last_said: Some(now), ..self },
-            TurnCause::System => self,
+    pub fn of(prompt: &UserInput) -> Self {
+        let Provenance { origin, author, .. } = &prompt.provenance;
+        match (author, origin) {
+            (AuthorClass::Agent | AuthorClass::System, _)
+            | (
+                _,
+                Origin::Model
+                | Origin::Tool
+                | Origin::Hook
+                | Origin::Process
+                | Origin::Schedule
+                | Origin::Child
+                | Origin::Import,
+            ) => Self::System,
+            (AuthorClass::Owner | AuthorClass::Untrusted, Origin::Person | Origin::Channel) => Self::Person,
         }
     }
 }
@@ -373,10 +391,20 @@ mod tests {
             assert_eq!(of(&config, key), expect, "{key}");
         }
         config.by_kind.clear();
-        assert_eq!(of(&config, "agent:main:slack:group:g"), policy(None, None), "nothing holds for all");
-        config.mode = Some(ResetCause::Daily);
-        assert_eq!(of(&config, "agent:main:slack:group:g"), policy(Some(6), Some(30)));
-        assert_eq!(of(&config, "agent:main:irc:group:g"), policy(None, None));
+        for (mode, at_hour, idle_minutes, expect) in [
+            (None, None, None, policy(None, None)),
+            (None, None, Some(30), policy(None, Some(30))),
+            (None, None, Some(0), policy(None, None)),
+            (None, Some(6), None, policy(Some(6), None)),
+            (None, Some(6), Some(30), policy(Some(6), Some(30))),
+            (Some(ResetCause::Never), Some(6), Some(30), policy(None, None)),
+            (Some(ResetCause::Idle), Some(6), Some(30), policy(None, Some(30))),
+            (Some(ResetCause::Daily), Some(6), Some(30), policy(Some(6), Some(30))),
+        ] {
+            (config.mode, config.at_hour, config.idle_minutes) = (mode, at_hour, idle_minutes);
+            assert_eq!(of(&config, "agent:main:slack:group:g"), expect, "{config:?}");
+            assert_eq!(of(&config, "agent:main:irc:group:g"), policy(None, None), "{config:?}");
+        }
     }
 
     #[test]
@@ -388,15 +416,25 @@ mod tests {
         let times = ConversationTimes::begun(FOUR);
         assert_eq!(both.due(&times, FOUR + HOUR_MS), None);
         assert_eq!(both.due(&times, FOUR + HOUR_MS + 1), Some(ResetReason::Idle));
-        let times = times.after(TurnCause::System, FOUR + HOUR_MS);
-        assert_eq!(
-            both.due(&times, FOUR + HOUR_MS + 1),
-            Some(ResetReason::Idle),
-            "the system keeps none going"
-        );
-        let times = times.after(TurnCause::Person, FOUR + HOUR_MS);
+        let times = ConversationTimes { last_said: Some(FOUR + HOUR_MS), ..times };
         assert_eq!(both.due(&times, FOUR + 2 * HOUR_MS), None);
         assert_eq!(both.due(&times, FOUR + 24 * HOUR_MS), Some(ResetReason::Daily));
+    }
+
+    #[test]
+    fn turn_is_of_a_person_unless_a_program_caused_it() {
+        for (origin, author, cause) in [
+            (Origin::Person, AuthorClass::Owner, TurnCause::Person),
+            (Origin::Channel, AuthorClass::Owner, TurnCause::Person),
+            (Origin::Channel, AuthorClass::Untrusted, TurnCause::Person),
+            (Origin::Model, AuthorClass::Agent, TurnCause::System),
+            (Origin::Schedule, AuthorClass::System, TurnCause::System),
+            (Origin::Process, AuthorClass::System, TurnCause::System),
+            (Origin::Schedule, AuthorClass::Owner, TurnCause::System),
+        ] {
+            let prompt = UserInput::from("hi").from_source(Provenance::new(origin, author));
+            assert_eq!(TurnCause::of(&prompt), cause, "{origin:?} {author:?}");
+        }
     }
 
     #[test]
@@ -405,7 +443,7 @@ mod tests {
         // Years ahead: once, and the new session stands.
         let ahead = FOUR + 1_000 * 24 * HOUR_MS;
         assert!(both.due(&ConversationTimes::begun(FOUR), ahead).is_some());
-        let new = ConversationTimes::begun(ahead).after(TurnCause::Person, ahead);
+        let new = ConversationTimes { started: ahead, last_said: Some(ahead) };
         assert_eq!(both.due(&new, ahead), None);
         // Back again: what began in the future goes on.
         assert_eq!(both.due(&new, FOUR + HOUR_MS), None);

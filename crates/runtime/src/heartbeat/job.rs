@@ -4,16 +4,22 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use quipu::store::{Job, JobTime, NewJob};
-use quipu_host::jobs::{JobContext, JobError, JobHandler, JobOutcome};
+use quipu_host::jobs::{HEARTBEAT_JOB, JobContext, JobError, JobHandler, JobOutcome};
 use quipu_schedule::INTERVAL_LEAST;
+use serde::{Deserialize, Serialize};
 
 use super::serve::{Heartbeats, WakeOutcome};
 use super::settings::HeartbeatRules;
 use super::state::WakeReason;
 use crate::keys::SessionKey;
 
-/// The kind of the jobs.
-pub const HEARTBEAT_JOB: &str = "heartbeat";
+/// What a job is to wake. A job whose interval changes begins anew.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct HeartbeatWork {
+    conversation: String,
+    every_ms: u64,
+}
 
 /// Attempts in a row that may fail: they wake, and do nothing that could fail.
 const ATTEMPTS: u32 = 3;
@@ -22,9 +28,12 @@ const ATTEMPTS: u32 = 3;
 #[must_use]
 pub fn heartbeat_job(key: &SessionKey, rules: &HeartbeatRules) -> Option<NewJob> {
     let every = interval(rules)?;
-    let payload = key.to_string();
+    let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
+    let conversation = key.to_string();
+    let name = format!("{HEARTBEAT_JOB}/{conversation}").into();
+    let payload = serde_json::to_string(&HeartbeatWork { conversation, every_ms }).ok()?;
     Some(NewJob {
-        key: format!("{HEARTBEAT_JOB}/{payload}").into(),
+        key: name,
         kind: HEARTBEAT_JOB.to_owned(),
         payload,
         due: JobTime::After(every),
@@ -48,7 +57,8 @@ impl HeartbeatJob {
     }
 
     fn wake(&self, job: &Job) -> Result<JobOutcome, JobError> {
-        let key = SessionKey::parse(&job.payload).map_err(JobError::new)?;
+        let work: HeartbeatWork = serde_json::from_str(&job.payload).map_err(JobError::new)?;
+        let key = SessionKey::parse(&work.conversation).map_err(JobError::new)?;
         let every = self.0.rules(&key).as_ref().and_then(interval);
         match (every, self.0.wake(&key, WakeReason::Interval)) {
             (Some(every), WakeOutcome::Woken) => Ok(JobOutcome::Again(JobTime::After(every))),

@@ -9,9 +9,10 @@ mod serve;
 mod settings;
 mod state;
 
-pub use job::{HEARTBEAT_JOB, HeartbeatJob, heartbeat_job};
+pub use job::{HeartbeatJob, heartbeat_job};
+pub use quipu_host::jobs::HEARTBEAT_JOB;
 pub use reply::{HeartbeatAnswer, asks_for_nothing, heartbeat_answer};
-pub use serve::{HeartbeatPlace, HeartbeatRuns, Heartbeats, WakeOutcome, heartbeat_request};
+pub use serve::{AlertDelivery, HeartbeatPlace, HeartbeatRuns, Heartbeats, WakeOutcome, heartbeat_request};
 pub use settings::{
     BusyRule, HEARTBEAT_PROMPT, HEARTBEAT_TOKEN, HeartbeatRules, HeartbeatSettings, HoursSettings,
 };

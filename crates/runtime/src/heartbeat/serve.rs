@@ -45,8 +45,17 @@ pub trait HeartbeatPlace: Send + Sync + 'static {
     /// HEARTBEAT.md of its workspace, as it is now.
     fn file<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, HeartbeatFile>;
 
-    /// Gives people what a heartbeat has to say.
-    fn deliver<'a>(&'a self, key: &'a SessionKey, alert: String) -> BoxFuture<'a, ()>;
+    /// Gives people what a heartbeat has to say, and says whether they get it.
+    fn deliver<'a>(&'a self, key: &'a SessionKey, alert: String) -> BoxFuture<'a, AlertDelivery>;
+}
+
+/// What became of an alert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlertDelivery {
+    /// People get it, or it is stored for them: the same is not said again within a day.
+    Stored,
+    /// It is lost: the same may be said again with the next heartbeat.
+    Lost,
 }
 
 /// Whether something was woken.
@@ -197,9 +206,14 @@ impl Inner {
             }
             (None, _) => return,
         };
-        match reply {
-            HeartbeatReply::Alert(alert) => self.place.deliver(key, alert).await,
-            HeartbeatReply::Silent | HeartbeatReply::Duplicate => {}
+        let HeartbeatReply::Alert(alert) = reply else { return };
+        match self.place.deliver(key, alert.clone()).await {
+            AlertDelivery::Stored => {
+                if let Some(beat) = self.beats().get_mut(key) {
+                    beat.delivered(&alert, self.clock.now());
+                }
+            }
+            AlertDelivery::Lost => {}
         }
     }
 }

@@ -29,6 +29,10 @@ pub struct HeartbeatSettings {
     pub ack_max_chars: Option<usize>,
     /// Drop a heartbeat that meets a busy agent, and do not try it again.
     pub skip_when_busy: bool,
+    /// Whether a heartbeat sees nothing of those before it; it does not where nothing is said.
+    pub isolated_session: Option<bool>,
+    /// Whether its prompt has `HEARTBEAT.md` alone of the files of the workspace and the rules of the project; it has where nothing is said.
+    pub light_context: Option<bool>,
 }
 
 /// When there are heartbeats.
@@ -69,6 +73,18 @@ pub struct HeartbeatRules {
 }
 
 impl HeartbeatSettings {
+    /// Whether a heartbeat sees nothing of those before it.
+    #[must_use]
+    pub fn is_isolated(&self) -> bool {
+        self.isolated_session.unwrap_or(true)
+    }
+
+    /// Whether the prompt of a new session of heartbeats is light.
+    #[must_use]
+    pub fn is_light(&self) -> bool {
+        self.light_context.unwrap_or(true)
+    }
+
     /// What they come to. `zone` is the name of the zone of hours that name none.
     ///
     /// # Errors
@@ -113,6 +129,12 @@ mod tests {
         .unwrap();
         assert_eq!((rules.every, &*rules.prompt), (Some(Duration::from_secs(5_400)), "Look."));
         assert_eq!((rules.when_busy, rules.ack_chars), (BusyRule::Skip, 9));
+        let context = |json: &str| {
+            let settings: HeartbeatSettings = serde_json::from_str(json).unwrap();
+            (settings.is_isolated(), settings.is_light())
+        };
+        assert_eq!(context("{}"), (true, true));
+        assert_eq!(context(r#"{"isolatedSession":false,"lightContext":false}"#), (false, false));
         assert!(of(r#"{"every":"soon"}"#).is_err());
         assert!(of(r#"{"activeHours":{"start":"8","end":"9:00"}}"#).is_err());
         assert!(serde_json::from_str::<HeartbeatSettings>(r#"{"evry":"1m"}"#).is_err());

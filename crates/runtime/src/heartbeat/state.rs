@@ -177,7 +177,7 @@ impl Heartbeat {
         HeartbeatStep::Run(pending.reasons)
     }
 
-    /// The run ended in an answer.
+    /// The run ended in an answer. An alert is said again until [`Heartbeat::delivered`] says that people get it.
     pub fn answered(&mut self, text: &str, now: UnixMs) -> HeartbeatReply {
         self.is_running = false;
         self.failures = 0;
@@ -185,16 +185,17 @@ impl Heartbeat {
         let HeartbeatAnswer::Alert(alert) = heartbeat_answer(text, self.rules.ack_chars) else {
             return HeartbeatReply::Silent;
         };
-        let plain = alert.split_whitespace().collect::<Vec<_>>().join(" ");
         match &self.alert {
-            Some((last, at)) if *last == plain && now.saturating_sub(*at) < SAME_ALERT => {
+            Some((last, at)) if *last == plain(&alert) && now.saturating_sub(*at) < SAME_ALERT => {
                 HeartbeatReply::Duplicate
             }
-            _ => {
-                self.alert = Some((plain, now));
-                HeartbeatReply::Alert(alert)
-            }
+            _ => HeartbeatReply::Alert(alert),
         }
+    }
+
+    /// People get this alert: it is not said again for a day.
+    pub fn delivered(&mut self, alert: &str, now: UnixMs) {
+        self.alert = Some((plain(alert), now));
     }
 
     /// The run ended without one. Each failure in a row doubles the time to the next run, up to six hours.
@@ -234,6 +235,11 @@ impl Heartbeat {
             self.runs.pop_front();
         }
     }
+}
+
+/// An alert by which the same one is known again, however its lines are broken.
+fn plain(alert: &str) -> String {
+    alert.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -315,15 +321,32 @@ mod tests {
     fn same_alert_is_said_once_a_day() {
         let mut beat = Heartbeat::new(rules());
         let alert = |text: &str| HeartbeatReply::Alert(text.to_owned());
-        assert_eq!(beat.answered("The disk  is full.", NOON), alert("The disk  is full."));
-        assert_eq!(beat.answered("The disk is\nfull.", NOON + 1), HeartbeatReply::Duplicate);
-        assert_eq!(beat.answered("HEARTBEAT_OK", NOON + 2), HeartbeatReply::Silent);
-        assert_eq!(beat.answered("The disk is full.", NOON + 24 * HOUR - 1), HeartbeatReply::Duplicate);
-        assert_eq!(beat.answered("The disk is full.", NOON + 24 * HOUR), alert("The disk is full."));
-        assert_eq!(beat.answered("The house burns.", NOON + 24 * HOUR), alert("The house burns."));
+        let mut says = |text: &str, now: i64| {
+            let reply = beat.answered(text, now);
+            if let HeartbeatReply::Alert(alert) = &reply {
+                beat.delivered(alert, now);
+            }
+            reply
+        };
+        assert_eq!(says("The disk  is full.", NOON), alert("The disk  is full."));
+        assert_eq!(says("The disk is\nfull.", NOON + 1), HeartbeatReply::Duplicate);
+        assert_eq!(says("HEARTBEAT_OK", NOON + 2), HeartbeatReply::Silent);
+        assert_eq!(says("The disk is full.", NOON + 24 * HOUR - 1), HeartbeatReply::Duplicate);
+        assert_eq!(says("The disk is full.", NOON + 24 * HOUR), alert("The disk is full."));
+        assert_eq!(says("The house burns.", NOON + 24 * HOUR), alert("The house burns."));
         // After the clock went back it is the same for no longer than a day.
-        assert_eq!(beat.answered("The house burns.", NOON), HeartbeatReply::Duplicate);
-        assert_eq!(beat.answered("The house burns.", NOON + 24 * HOUR), alert("The house burns."));
+        assert_eq!(says("The house burns.", NOON), HeartbeatReply::Duplicate);
+        assert_eq!(says("The house burns.", NOON + 24 * HOUR), alert("The house burns."));
+    }
+
+    #[test]
+    fn alert_that_nobody_got_is_said_again() {
+        let mut beat = Heartbeat::new(rules());
+        let alert = HeartbeatReply::Alert("The disk is full.".to_owned());
+        assert_eq!(beat.answered("The disk is full.", NOON), alert);
+        assert_eq!(beat.answered("The disk is full.", NOON + 60_000), alert);
+        beat.delivered("The disk is full.", NOON + 60_000);
+        assert_eq!(beat.answered("The disk is full.", NOON + 120_000), HeartbeatReply::Duplicate);
     }
 
     #[test]

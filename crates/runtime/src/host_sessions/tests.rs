@@ -467,3 +467,33 @@ async fn idle_conversation_begins_anew_where_settings_say_so() {
     assert_eq!((sessions.session_of(&chat).await.unwrap(), sessions.open()), (None, 0));
     sessions.close().await;
 }
+
+#[tokio::test]
+async fn events_of_the_system_keep_no_conversation_going() {
+    let world = World::new(replies(3));
+    let chat = key("agent:main:main");
+    let file = world.dir.path().join("home/settings.json");
+    let mut settings: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    settings["session"] = serde_json::json!({ "reset": { "idleMinutes": 60 } });
+    std::fs::write(&file, settings.to_string()).unwrap();
+    let sessions = world.host_sessions(limits(8)).await;
+    let minute = 60_000;
+    let hears = async |sessions: &HostSessions, cause: TurnCause| {
+        let sourced = sessions.session(&chat).await.unwrap();
+        sessions.heard(&chat, &sourced.session, cause).await.unwrap();
+        sourced.session.ask("hello").await.unwrap();
+        sourced.session.view().session
+    };
+    let session = hears(&sessions, TurnCause::Person).await;
+    // As if it was later.
+    let said = quipu_host::now() + 50 * minute;
+    sessions.0.person_said(&chat, &session, said).await.unwrap();
+    hears(&sessions, TurnCause::System).await;
+    sessions.close().await;
+    let sessions = world.host_sessions(limits(8)).await;
+    sessions.renew_at(&chat, said + 60 * minute).await.unwrap();
+    assert_eq!(sessions.session_of(&chat).await.unwrap(), Some(session), "a person said something");
+    sessions.renew_at(&chat, said + 60 * minute + 1).await.unwrap();
+    assert_eq!(sessions.session_of(&chat).await.unwrap(), None, "nobody did since");
+    sessions.close().await;
+}

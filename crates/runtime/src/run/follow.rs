@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::{EndedRun, Inner, RunEvent, RunOutcome, RunStop};
+use crate::conversation_rules::TurnCause;
 use crate::keys::SessionKey;
 use crate::lanes::TaskHandle;
 use crate::queue::{MessageInbox, QueueInput, QueuedMessage};
@@ -97,6 +98,7 @@ impl<'a> Follow<'a> {
     /// Passes on what the session says until its run ended.
     pub(super) async fn run(&mut self, mut events: Events, handle: &TaskHandle, stop: &RunStop) {
         let (mut ended, mut aborted, mut settled, mut again) = (None, None, false, None);
+        let mut cause = TurnCause::System;
         let mut handing: Option<BoxFuture<'a, (ItemId, Result<Ack, Refusal>)>> = None;
         loop {
             if settled && handing.is_none() && self.handed.is_empty() {
@@ -134,6 +136,7 @@ impl<'a> Follow<'a> {
                         drop(replies.hands(self.key, &message.id).await);
                     }
                     let (session, input) = (self.session, message.input.clone());
+                    cause = TurnCause::of(&input);
                     handing = Some(Box::pin(async move {
                         let (inbox, item) = MessageInbox::row_of_message(&message);
                         let ack = session.steer_stored(&inbox, &item, input).await;
@@ -150,6 +153,8 @@ impl<'a> Follow<'a> {
                             drop(self.session.abort().await);
                         }
                     }
+                    // Not before: a stop that comes meanwhile must not wait for it.
+                    drop(self.inner.sessions.heard(self.key, self.session, cause).await);
                     again = settled.then(|| Instant::now() + AGAIN);
                 }
                 RunStep::Settle => {

@@ -1,5 +1,5 @@
 use futures_util::future::BoxFuture;
-use quipu::protocol::{Event, Refusal};
+use quipu::protocol::{AuthorClass, Event, Origin, Provenance, Refusal};
 use quipu::store::Graph;
 use quipu_testkit::{Answer, Gate};
 
@@ -291,10 +291,10 @@ impl crate::HeartbeatPlace for Place {
         Box::pin(std::future::ready(crate::HeartbeatFile::Text("- look at the disk".into())))
     }
 
-    fn deliver<'a>(&'a self, _: &'a SessionKey, alert: String) -> BoxFuture<'a, ()> {
+    fn deliver<'a>(&'a self, _: &'a SessionKey, alert: String) -> BoxFuture<'a, crate::AlertDelivery> {
         lock(&self.alerts).push(alert);
         self.told.notify_one();
-        Box::pin(std::future::ready(()))
+        Box::pin(std::future::ready(crate::AlertDelivery::Stored))
     }
 }
 
@@ -335,6 +335,73 @@ async fn heartbeat_waits_for_its_agent_and_runs_in_a_session_beside() {
         of_heartbeat.contains("Heartbeat. Read HEARTBEAT.md") && !of_heartbeat.contains("\"hi\""),
         "{of_heartbeat}"
     );
+}
+
+#[tokio::test]
+async fn heartbeat_sees_nothing_of_those_before_it() {
+    let world = World::new([says("HEARTBEAT_OK one"), says("HEARTBEAT_OK two"), says("HEARTBEAT_OK three")]);
+    let key = SessionKey::parse("agent:main:main").unwrap();
+    let beat = |prompt: &str| crate::heartbeat_request(&key, prompt, 0);
+    let said = || world.server.requests().pop().unwrap().json()["messages"].to_string();
+    let all = &world;
+    let work = |conversations: Conversations, _| async move {
+        conversations.run(beat("The first.")).await.unwrap();
+        conversations.run(beat("The second.")).await.unwrap();
+        let alone = said();
+        assert!(alone.contains("The second.") && !alone.contains("The first."), "{alone}");
+        let heartbeat = serde_json::json!({ "isolatedSession": false });
+        set(all, "agents", serde_json::json!({ "byId": { "main": { "heartbeat": heartbeat } } }));
+        conversations.run(beat("The third.")).await.unwrap();
+        let together = said();
+        assert!(together.contains("The third.") && together.contains("The second."), "{together}");
+    };
+    world.serve(None, 0, work).await;
+}
+
+#[tokio::test]
+async fn heartbeat_has_no_rules_of_the_project_in_its_prompt() {
+    let world = World::new([says("hello"), says("HEARTBEAT_OK"), says("HEARTBEAT_OK")]);
+    std::fs::write(world.here().join("AGENTS.md"), "Speak of whales.").unwrap();
+    let heartbeat = serde_json::json!({ "lightContext": false });
+    set(&world, "agents", serde_json::json!({ "byId": { "ops": { "heartbeat": heartbeat } } }));
+    let of_person = request("agent:main:main", "hi", BusyMode::Followup);
+    let beats = ["agent:main:main", "agent:ops:main"];
+    world
+        .serve(None, 0, |conversations, _| async move {
+            conversations.run(of_person).await.unwrap();
+            for key in beats {
+                let key = SessionKey::parse(key).unwrap();
+                conversations.run(crate::heartbeat_request(&key, "Look.", 0)).await.unwrap();
+            }
+        })
+        .await;
+    let requests = world.server.requests();
+    let has_rules: Vec<bool> =
+        requests.iter().map(|request| request.json().to_string().contains("Speak of whales.")).collect();
+    assert_eq!(has_rules, [true, false, true]);
+}
+
+/// When a person last said something in a conversation, as it is stored.
+async fn said(world: &World, key: &str) -> Option<serde_json::Value> {
+    let store: Arc<dyn Graph> = world.home.store().await.unwrap();
+    let work = store.pending(&quipu::store::conversation_inbox(key)).await.unwrap();
+    work.inbox.into_iter().find(|row| row.id.as_str() == "said").map(|row| row.input.read().unwrap())
+}
+
+#[tokio::test]
+async fn only_people_keep_a_conversation_going() {
+    let world = World::new((0..2).map(|n| says(&format!("answer {n}"))));
+    let key = "agent:main:main";
+    let mut of_system = request(key, "The build is done.", BusyMode::Followup);
+    let (origin, author) = (Origin::Process, AuthorClass::System);
+    of_system.message.input = of_system.message.input.from_source(Provenance::new(origin, author));
+    world.serve(None, 0, |conversations, _| async move { conversations.run(of_system).await.unwrap() }).await;
+    assert_eq!(said(&world, key).await, None);
+    let before = quipu_host::now();
+    let of_person = request(key, "Thank you.", BusyMode::Followup);
+    world.serve(None, 0, |conversations, _| async move { conversations.run(of_person).await.unwrap() }).await;
+    let row = said(&world, key).await.unwrap();
+    assert!(row["at"].as_i64().unwrap() >= before, "{row}");
 }
 
 /// Adds to the settings of the world.

@@ -191,6 +191,8 @@ async fn answered(
     if let Some(conversation) = conversation.as_deref_mut() {
         // Before it has a message, or a crash in between would lose the way to it.
         keep(conversation, &session.view().session).await?;
+        let said = conversation.person_said(&session.view().session).await;
+        said.map_err(|error| unopened(&error.into()))?;
     }
     let (snapshot, events) = session.subscribe(Delivery::Lossless).await.map_err(|why| refused(&why))?;
     let current = model.unwrap_or(&snapshot.model);

@@ -7,28 +7,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use quipu::SystemClock;
-use quipu::store::{Graph, SessionQuery};
-use quipu_host::{Home, NamedAgent, Settings, local_zone, now};
+use quipu::store::{Job, JobKey, Jobs, NewJob, StoreError};
+use quipu::{Sealer, SystemClock};
+use quipu_host::jobs::{HEARTBEAT_JOB, JobContext, JobError, JobHandler, JobOutcome, JobRunner};
+use quipu_host::{Home, NamedAgent, Settings, SilentObserver, local_zone, now};
 use quipu_protocol::RunId;
 use quipu_runtime::{
-    AgentId, Conversations, HeartbeatFile, HeartbeatPlace, HeartbeatRules, HeartbeatSettings, Heartbeats,
-    HostSessions, PostOutcome, Replies, Route, SessionKey, WakeOutcome, WakeReason,
+    AgentId, AlertDelivery, Conversations, HeartbeatFile, HeartbeatJob, HeartbeatPlace, HeartbeatRules,
+    HeartbeatSettings, Heartbeats, PostOutcome, Replies, Route, SessionKey, WakeOutcome, WakeReason,
+    heartbeat_job,
 };
-use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::mailboxes::DEFAULT_CHANNEL;
 
 /// Bytes of HEARTBEAT.md that are read.
 const FILE: u64 = 64 << 10;
 
-/// An agent that looks after things by itself.
-#[derive(Clone, PartialEq)]
-struct BeatingAgent {
-    every: Duration,
-    workspace: PathBuf,
-}
+/// How often the jobs of the store are made those of the settings, at least.
+const LOOK: Duration = Duration::from_secs(60);
+/// Jobs that are read at a time.
+const PAGE: usize = 100;
+/// The word in the keys of the conversations that have heartbeats.
+const MAIN: &str = "main";
 
 pub(super) struct ServerHeartbeats {
     heartbeats: Heartbeats,
@@ -39,16 +41,18 @@ pub(super) struct ServerHeartbeats {
     /// The settings that were read last.
     read: Mutex<Option<Arc<Settings>>>,
     changed: Notify,
-    sessions: HostSessions,
-    store: Arc<dyn Graph>,
+    /// Whether any agent has one.
+    is_on: watch::Sender<bool>,
+    jobs: Arc<dyn Jobs>,
+    sealer: Arc<Sealer>,
 }
 
-/// The agents that have a heartbeat, by the conversations that get its alerts.
+/// The workspaces of the agents that have a heartbeat, by the conversations that get its alerts.
 #[derive(Default)]
-struct BeatingAgents(Mutex<BTreeMap<SessionKey, BeatingAgent>>);
+struct BeatingAgents(Mutex<BTreeMap<SessionKey, PathBuf>>);
 
 impl BeatingAgents {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<SessionKey, BeatingAgent>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<SessionKey, PathBuf>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -63,7 +67,8 @@ struct AgentPlace {
 pub(super) struct HeartbeatWorld<'a> {
     pub(super) home: &'a Home,
     pub(super) conversations: &'a Conversations,
-    pub(super) sessions: &'a HostSessions,
+    pub(super) jobs: Arc<dyn Jobs>,
+    pub(super) sealer: Arc<Sealer>,
     pub(super) replies: &'a Replies,
     /// The directory of agents without a workspace.
     pub(super) directory: &'a Path,
@@ -72,7 +77,7 @@ pub(super) struct HeartbeatWorld<'a> {
 impl ServerHeartbeats {
     /// Those that the settings say now.
     pub(super) fn new(world: &HeartbeatWorld<'_>) -> Self {
-        let HeartbeatWorld { home, conversations, sessions, replies, directory } = world;
+        let HeartbeatWorld { home, conversations, jobs, sealer, replies, directory } = world;
         let agents = Arc::new(BeatingAgents::default());
         let place = AgentPlace { agents: agents.clone(), replies: (*replies).clone() };
         let runs = Arc::new((*conversations).clone());
@@ -83,8 +88,9 @@ impl ServerHeartbeats {
             directory: directory.to_path_buf(),
             read: Mutex::default(),
             changed: Notify::new(),
-            sessions: (*sessions).clone(),
-            store: sessions.store().clone(),
+            is_on: watch::Sender::new(false),
+            jobs: jobs.clone(),
+            sealer: sealer.clone(),
         };
         heartbeats.refresh();
         heartbeats
@@ -105,25 +111,26 @@ impl ServerHeartbeats {
         }
         *agents = found
             .into_iter()
-            .map(|(key, (agent, rules))| {
+            .map(|(key, (workspace, rules))| {
                 if self.heartbeats.rules(&key).as_ref() != Some(&rules) {
                     self.heartbeats.set(key.clone(), rules);
                 }
-                (key, agent)
+                (key, workspace)
             })
             .collect();
+        self.is_on.send_replace(!agents.is_empty());
         self.changed.notify_one();
     }
 
-    fn of_settings(&self, settings: &Settings) -> BTreeMap<SessionKey, (BeatingAgent, HeartbeatRules)> {
+    fn of_settings(&self, settings: &Settings) -> BTreeMap<SessionKey, (PathBuf, HeartbeatRules)> {
         let zone = local_zone();
         let of_agent = |(id, agent): (&String, &NamedAgent)| {
             // The settings were checked.
             let heartbeat: HeartbeatSettings = serde_json::from_value(agent.heartbeat.clone()?).ok()?;
             let rules = heartbeat.resolve(&zone).ok()?;
-            let key = SessionKey::main(&AgentId::normalise(id), "main").ok()?;
-            let agent = BeatingAgent { every: rules.every?, workspace: workspace(agent, &self.directory) };
-            Some((key, (agent, rules)))
+            rules.every?;
+            let key = SessionKey::main(&AgentId::normalise(id), MAIN).ok()?;
+            Some((key, (workspace(agent, &self.directory), rules)))
         };
         settings.named_agents.iter().filter_map(of_agent).collect()
     }
@@ -134,51 +141,91 @@ impl ServerHeartbeats {
         self.heartbeats.wake(key, WakeReason::Request)
     }
 
-    /// Runs them when their time comes, and when something wakes them. It never ends.
-    pub(super) async fn serve(&self) {
-        tokio::join!(self.heartbeats.serve(), self.intervals());
+    /// A command in the background of a conversation ended: the heartbeat of its agent looks after it. Those of heartbeats wake nothing, or a
+    /// heartbeat could wake itself again and again.
+    pub(super) fn command_ended(&self, key: &SessionKey) {
+        let agent = key.agent().filter(|_| !key.is_heartbeat());
+        if let Some(Ok(main)) = agent.map(|agent| SessionKey::main(agent, MAIN)) {
+            self.heartbeats.wake(&main, WakeReason::Command);
+        }
     }
 
-    /// Wakes each agent when its time comes. The settings are read again then.
-    async fn intervals(&self) {
-        let mut times: BTreeMap<SessionKey, (Duration, Instant)> = BTreeMap::new();
+    /// Runs them when their time comes, and when something wakes them. It never ends.
+    pub(super) async fn serve(self: &Arc<Self>) {
+        tokio::join!(self.heartbeats.serve(), self.keep_jobs(), self.run_jobs());
+    }
+
+    /// Has the jobs of the store follow the settings.
+    async fn keep_jobs(&self) {
         loop {
             self.refresh();
-            let agents = self.agents.all().clone();
-            times.retain(|key, (every, _)| agents.get(key).is_some_and(|agent| agent.every == *every));
-            for (key, agent) in &agents {
-                if !times.contains_key(key) {
-                    let at = Instant::now() + self.rest(key, agent.every).await;
-                    times.insert(key.clone(), (agent.every, at));
-                }
+            if let Err(error) = self.put_jobs().await {
+                tracing::warn!(%error, "the jobs of heartbeats cannot be stored");
             }
-            let now = Instant::now();
-            for (key, (every, at)) in &mut times {
-                if *at <= now {
-                    self.heartbeats.wake(key, WakeReason::Interval);
-                    *at = now + *every;
-                }
-            }
-            let next = times.values().map(|(_, at)| *at).min();
             tokio::select! {
                 () = self.changed.notified() => {}
-                () = tokio::time::sleep_until(next.unwrap_or(now)), if next.is_some() => {}
+                () = tokio::time::sleep(LOOK) => {}
             }
         }
     }
 
-    /// How long it is until the next one: it counts from the last one that ran, also before a restart.
-    async fn rest(&self, key: &SessionKey, every: Duration) -> Duration {
-        let Ok(Some(session)) = self.sessions.session_of(&key.heartbeat()).await else {
-            return every;
-        };
-        let query = SessionQuery { id: Some(session), ..SessionQuery::default() };
-        let Ok(rows) = self.store.sessions(query).await else { return every };
-        let since = rows.first().map(|row| now().saturating_sub(row.updated));
-        // A clock that was set back says nothing.
-        let since =
-            since.and_then(|since| u64::try_from(since).ok()).map_or(Duration::ZERO, Duration::from_millis);
-        every.saturating_sub(since)
+    /// Has the store have a job for each heartbeat, and none for agents without one.
+    async fn put_jobs(&self) -> Result<(), StoreError> {
+        let keys: Vec<SessionKey> = self.agents.all().keys().cloned().collect();
+        let rules = |key: &SessionKey| self.heartbeats.rules(key);
+        let wanted: Vec<NewJob> = keys.iter().filter_map(|key| heartbeat_job(key, &rules(key)?)).collect();
+        let prefix = format!("{HEARTBEAT_JOB}/");
+        let mut after = Some(JobKey::from(prefix.as_str()));
+        loop {
+            let jobs = self.jobs.jobs(after.as_ref(), PAGE).await?;
+            let ours = jobs.iter().take_while(|job| job.key.as_str().starts_with(&prefix));
+            // Programs may have jobs of heartbeats of other conversations.
+            let of_agents = ours.clone().filter(|job| {
+                let key = job.key.as_str().strip_prefix(&prefix).and_then(|key| SessionKey::parse(key).ok());
+                job.kind == HEARTBEAT_JOB && key.is_some_and(|key| key.is_main(MAIN))
+            });
+            for job in of_agents.filter(|job| wanted.iter().all(|wanted| wanted.key != job.key)) {
+                self.jobs.cancel_job(&job.key).await?;
+            }
+            after = jobs.last().map(|job| job.key.clone());
+            if jobs.len() < PAGE || ours.count() < jobs.len() {
+                break;
+            }
+        }
+        for job in wanted {
+            self.jobs.put_job(job, now()).await?;
+        }
+        Ok(())
+    }
+
+    /// Wakes each heartbeat when its job is due, while there are any.
+    async fn run_jobs(self: &Arc<Self>) {
+        let handler = Arc::new(DueHeartbeats(self.clone(), HeartbeatJob::new(self.heartbeats.clone())));
+        let runner =
+            JobRunner::new(self.jobs.clone(), vec![handler], Arc::new(SilentObserver), self.sealer.clone());
+        let mut is_on = self.is_on.subscribe();
+        while is_on.wait_for(|on| *on).await.is_ok() {
+            let stop = CancellationToken::new();
+            let ends = async {
+                drop(is_on.wait_for(|on| !*on).await);
+                stop.cancel();
+            };
+            tokio::join!(ends, runner.run(&stop));
+        }
+    }
+}
+
+/// Reads the settings again before one is woken whose time has come.
+struct DueHeartbeats(Arc<ServerHeartbeats>, HeartbeatJob);
+
+impl JobHandler for DueHeartbeats {
+    fn kind(&self) -> &str {
+        HEARTBEAT_JOB
+    }
+
+    fn run<'a>(&'a self, job: &'a Job, cx: &'a JobContext) -> BoxFuture<'a, Result<JobOutcome, JobError>> {
+        self.0.refresh();
+        self.1.run(job, cx)
     }
 }
 
@@ -205,7 +252,7 @@ fn read(path: &Path) -> HeartbeatFile {
 impl HeartbeatPlace for AgentPlace {
     fn file<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, HeartbeatFile> {
         Box::pin(async move {
-            let workspace = self.agents.all().get(key).map(|agent| agent.workspace.clone());
+            let workspace = self.agents.all().get(key).cloned();
             let Some(workspace) = workspace else { return HeartbeatFile::Missing };
             let path = workspace.join("HEARTBEAT.md");
             let read = tokio::task::spawn_blocking(move || read(&path)).await;
@@ -213,16 +260,17 @@ impl HeartbeatPlace for AgentPlace {
         })
     }
 
-    fn deliver<'a>(&'a self, key: &'a SessionKey, alert: String) -> BoxFuture<'a, ()> {
+    fn deliver<'a>(&'a self, key: &'a SessionKey, alert: String) -> BoxFuture<'a, AlertDelivery> {
         Box::pin(async move {
             let route =
                 Route { channel: DEFAULT_CHANNEL.to_owned(), to: Some(key.to_string()), ..Route::default() };
             let name = RunId::from(format!("heartbeat-{}", uuid::Uuid::now_v7().simple()));
             match self.replies.post(key, &route, &name, &alert).await {
-                Ok(PostOutcome::Stored | PostOutcome::Unwanted) => {}
+                Ok(PostOutcome::Stored | PostOutcome::Unwanted) => return AlertDelivery::Stored,
                 Ok(PostOutcome::Full) => tracing::warn!(%key, "too many replies wait; an alert is dropped"),
                 Err(error) => tracing::warn!(%key, %error, "an alert could not be stored"),
             }
+            AlertDelivery::Lost
         })
     }
 }

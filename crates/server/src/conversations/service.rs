@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use quipu::store::{Graph, StoreError};
+use quipu::store::{Graph, Jobs, StoreError};
+use quipu::{Delivery, Sealer, Session};
 use quipu_host::{Failure, Home, OpenRequest};
+use quipu_protocol::Event;
 use quipu_runtime::{
-    Acceptance, AgentTool, AgentTools, Authority, CRON_LANE, ConversationTools, Conversations,
-    HostSessionLimits, HostSessions, InboxError, InboxEvents, LaneSettings, Lanes, MAIN_LANE, MessageInbox,
-    Replies, RunError, RunRequest, SUBAGENT_LANE, SessionKey, SessionObserver, SessionVisibility,
-    WakeOutcome,
+    Acceptance, AgentTool, AgentTools, Authority, CRON_LANE, ConversationObserver, ConversationTools,
+    Conversations, HostSessionLimits, HostSessions, InboxError, InboxEvents, LaneSettings, Lanes, MAIN_LANE,
+    MessageInbox, Replies, RunError, RunRequest, SUBAGENT_LANE, SessionKey, SessionObserver,
+    SessionVisibility, WakeOutcome,
 };
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -86,6 +88,12 @@ impl ServiceError {
     }
 }
 
+/// What the jobs of heartbeats are kept in, and what their errors are sealed with.
+struct HeartbeatJobs {
+    jobs: Arc<dyn Jobs>,
+    sealer: Arc<Sealer>,
+}
+
 /// What the service needs of the server.
 pub(crate) struct ServiceOptions {
     pub(crate) home: Home,
@@ -138,7 +146,12 @@ impl ConversationService {
             let limits = HostSessionLimits { open: limits.conversations, ..HostSessionLimits::default() };
             let sessions =
                 HostSessions::of_agents_with(home.clone(), limits, request.clone(), of_key).await?;
-            Ok::<_, Failure>(sessions.observed_by(observer.clone()))
+            let states = self.state.subscribe();
+            let of_conversations: ConversationObserver = Arc::new(move |key, session| {
+                tokio::spawn(watch_commands(states.clone(), key.clone(), session.clone()));
+            });
+            let sessions = sessions.observed_by(observer.clone());
+            Ok::<_, Failure>(sessions.conversations_observed_by(of_conversations))
         };
         self.sessions.get_or_try_init(open).await
     }
@@ -202,11 +215,13 @@ impl ConversationService {
 
     async fn attempt(&self, options: &ServiceOptions, stop: &CancellationToken) -> Result<(), ServiceError> {
         let home = &options.home;
-        let store: Arc<dyn Graph> = home.store().await?;
+        let store = home.store().await?;
         // Credentials are no part of messages that are stored.
         let sealer = home.engine(store.clone(), &home.settings())?.sealer().clone();
+        let jobs = HeartbeatJobs { jobs: store.clone(), sealer: sealer.clone() };
+        let store: Arc<dyn Graph> = store;
         MessageInbox::with(store.clone(), sealer, |inbox, events| async move {
-            self.served(options, stop, store, inbox, events).await
+            self.served(options, stop, store, jobs, inbox, events).await
         })
         .await
     }
@@ -216,6 +231,7 @@ impl ConversationService {
         options: &ServiceOptions,
         stop: &CancellationToken,
         store: Arc<dyn Graph>,
+        HeartbeatJobs { jobs, sealer }: HeartbeatJobs,
         inbox: MessageInbox,
         mut events: InboxEvents,
     ) -> Result<(), ServiceError> {
@@ -231,7 +247,8 @@ impl ConversationService {
         let heartbeats = Arc::new(ServerHeartbeats::new(&HeartbeatWorld {
             home,
             conversations: &conversations,
-            sessions,
+            jobs,
+            sealer,
             replies: &replies,
             directory: &request.here,
         }));
@@ -274,6 +291,19 @@ impl ConversationService {
         };
         within(limits.end, ended).await;
         served
+    }
+}
+
+/// Has the end of each command in the background of a conversation wake the heartbeat of its agent, until its session is closed.
+async fn watch_commands(states: watch::Receiver<ServiceState>, key: SessionKey, session: Session) {
+    let Ok((_, mut events)) = session.subscribe(Delivery::Live).await else { return };
+    drop(session);
+    while let Some(envelope) = events.next().await {
+        if let (Event::BackgroundEnded { .. }, ServiceState::Running(handle)) =
+            (&envelope.event, &*states.borrow())
+        {
+            handle.heartbeats.command_ended(&key);
+        }
     }
 }
 

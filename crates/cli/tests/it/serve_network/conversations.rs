@@ -437,6 +437,48 @@ fn heartbeat_follows_its_settings_in_a_running_server() {
     server.ends(Signal::SIGTERM, 0);
 }
 
+#[test]
+fn heartbeat_is_a_job_that_follows_the_settings() {
+    let heartbeat = |every: &str| json!({ "byId": { "main": { "heartbeat": { "every": every } } } });
+    let world = world_with([says("The disk is full.")], &json!({ "agents": heartbeat("24h") }));
+    let server = Server::start(&world);
+    let jobs = || world.run(&["schedule", "list", "--json"]).ok().json_lines();
+    while jobs().is_empty() {}
+    let job = jobs().remove(0);
+    assert_eq!((&job["key"], &job["kind"]), (&json!("heartbeat/agent:main:main"), &json!("heartbeat")));
+    // Nobody else runs it, or speaks of it.
+    assert_eq!(world.run(&["schedule", "run", "--once", "--json"]).ok().text(), "");
+    assert_eq!(world.requests().len(), 0);
+    world.run(&["schedule", "retry", "heartbeat/agent:main:main"]).ok();
+    let alert = Reader::of(&server, MAIN).reply();
+    assert_eq!(alert["text"], "The disk is full.", "{alert}");
+    let again = jobs().remove(0);
+    assert!(again["due"].as_i64() > job["due"].as_i64(), "{again}");
+    configure(&world, &json!({ "agents": heartbeat("0m") }));
+    server.post(&format!("/v1/conversations/{MAIN}/wake"), &json!({})).refuses(404, "no_heartbeat");
+    while !jobs().is_empty() {}
+    server.ends(Signal::SIGTERM, 0);
+}
+
+#[test]
+fn heartbeat_is_woken_by_the_end_of_a_command() {
+    let start = r#"{"command":"true","run_in_background":true}"#;
+    let bash = Answer::new().tool_call("c1", "bash", start).reply();
+    let more = ["Started.", "It ended.", "It ended.", "It ended."].map(says);
+    let heartbeat = json!({ "every": "24h" });
+    let world = world_with(
+        std::iter::once(bash).chain(more),
+        &json!({ "agents": { "byId": { "main": { "heartbeat": heartbeat } } } }),
+    );
+    let server = Server::start(&world);
+    queued(&server, "agent:main:direct:anna", &json!({ "text": "Start it." }));
+    let mut reader = Reader::of(&server, MAIN);
+    let alert = reader.reply();
+    assert!(alert["key"].as_str().unwrap().starts_with("heartbeat-"), "{alert}");
+    world.unchecked();
+    server.ends(Signal::SIGTERM, 0);
+}
+
 /// Posts messages until the server is gone; the ids of those that it took.
 fn post_until_gone(address: &str, token: &str, round: usize) -> Vec<String> {
     let mut taken = Vec::new();

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 
 use quipu::Sealer;
 use quipu::protocol::{SessionId, Usage};
-use quipu::store::{JobKey, JobTime, Jobs, NewJob, OpenOptions, SqliteStore};
+use quipu::store::{JobPut, JobTime, Jobs, NewJob, OpenOptions, SqliteStore};
 use quipu_host::SilentObserver;
 use quipu_host::jobs::{DueRun, JobRunner};
 use tokio::time::Instant;
@@ -31,6 +31,8 @@ struct Agent {
     seen: Mutex<Vec<(i64, RunRequest)>>,
     is_busy: Mutex<bool>,
     alerts: Mutex<Vec<(String, String)>>,
+    /// How many alerts are lost.
+    lost: Mutex<usize>,
     ran: Notify,
 }
 
@@ -63,9 +65,12 @@ impl HeartbeatPlace for Agent {
         Box::pin(std::future::ready(HeartbeatFile::Text("- look".into())))
     }
 
-    fn deliver<'a>(&'a self, key: &'a SessionKey, alert: String) -> BoxFuture<'a, ()> {
+    fn deliver<'a>(&'a self, key: &'a SessionKey, alert: String) -> BoxFuture<'a, AlertDelivery> {
+        let mut lost = self.lost.lock().unwrap();
+        let delivery = if *lost > 0 { AlertDelivery::Lost } else { AlertDelivery::Stored };
+        *lost = lost.saturating_sub(1);
         self.alerts.lock().unwrap().push((key.to_string(), alert));
-        Box::pin(std::future::ready(()))
+        Box::pin(std::future::ready(delivery))
     }
 }
 
@@ -141,6 +146,19 @@ async fn heartbeat_runs_beside_its_conversation_without_rights() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn alert_that_could_not_be_stored_is_delivered_later() {
+    let (beats, agent) = world(&HeartbeatSettings::default());
+    agent.answers.lock().unwrap().extend([const { Ok("The disk is full.") }; 3]);
+    *agent.lost.lock().unwrap() = 1;
+    for _ in 0..3 {
+        beats.wake(&key(), WakeReason::Request);
+        serve_for(&beats, Duration::from_secs(61)).await;
+    }
+    assert_eq!(agent.seen.lock().unwrap().len(), 3);
+    assert_eq!(agent.alerts.lock().unwrap().len(), 2, "the first was lost, the third is the second again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn busy_agent_is_tried_again_each_second() {
     let (beats, agent) = world(&HeartbeatSettings::default());
     *agent.is_busy.lock().unwrap() = true;
@@ -159,7 +177,7 @@ async fn job_wakes_its_heartbeat_and_is_due_again() {
     let (beats, agent) =
         world(&HeartbeatSettings { every: Some("1h".into()), ..HeartbeatSettings::default() });
     let job = heartbeat_job(&key(), &beats.rules(&key()).unwrap()).unwrap();
-    let name = job.key.clone();
+    let (name, due) = (job.key.clone(), NewJob { due: JobTime::At(NOON), ..job.clone() });
     let began = Arc::new(TokioClock(Instant::now()));
     store.put_job(job, began.now() - 3_600_000).await.unwrap();
     let handler = Arc::new(HeartbeatJob::new(beats.clone()));
@@ -179,24 +197,19 @@ async fn job_wakes_its_heartbeat_and_is_due_again() {
     assert_eq!(agent.seen.lock().unwrap().len(), 1);
     let again = store.job(&name).await.unwrap().unwrap();
     assert!((again.due - began.now() - 3_600_000).abs() < 60_000, "{again:?}");
+    // The same again changes nothing; another interval begins anew.
+    let every = |every: &str| {
+        let settings = HeartbeatSettings { every: Some(every.into()), ..HeartbeatSettings::default() };
+        heartbeat_job(&key(), &settings.resolve("UTC").unwrap()).unwrap()
+    };
+    assert_eq!(store.put_job(every("1h"), began.now()).await.unwrap(), JobPut::Unchanged);
+    assert_eq!(store.put_job(every("2h"), began.now()).await.unwrap(), JobPut::Replaced);
     // Switched off, the job goes.
     beats.remove(&key());
     store.cancel_job(&name).await.unwrap();
-    store.put_job(due_at_once(&name), began.now()).await.unwrap();
+    store.put_job(due, began.now()).await.unwrap();
     assert_eq!(runner.run_due(&stop).await.unwrap(), DueRun::Ran { finished: 1, failed: 0 });
     assert_eq!(store.job(&name).await.unwrap(), None);
     let off = HeartbeatSettings { every: Some("0m".into()), ..HeartbeatSettings::default() };
     assert!(heartbeat_job(&key(), &off.resolve("UTC").unwrap()).is_none());
-}
-
-/// The same job, due at once.
-fn due_at_once(key: &JobKey) -> NewJob {
-    let kind = super::super::job::HEARTBEAT_JOB.to_owned();
-    NewJob {
-        key: key.clone(),
-        kind,
-        payload: self::key().to_string(),
-        due: JobTime::At(NOON),
-        attempt_limit: 3,
-    }
 }
