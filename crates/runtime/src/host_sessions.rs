@@ -23,7 +23,8 @@ use crate::conversation_rules::{ConversationTimes, ResetSettings, SessionOwner, 
 use crate::desk::SessionObserver;
 use crate::keys::{AgentId, DEFAULT_AGENT, DirectKeys, KeyPlace, SessionKey};
 use crate::queue::{Authority, MessageGroup};
-use crate::source::{SessionSource, SourcedSession};
+use crate::source::{ConversationClaim, SessionSource, SourcedSession};
+use claims::{Claim, Claims};
 
 /// The row of an inbox that names the session.
 const ROW: &str = "session";
@@ -74,6 +75,7 @@ struct Inner {
     idle: Duration,
     places: Arc<Semaphore>,
     slots: Mutex<HashMap<SessionKey, Slot>>,
+    claims: Arc<Claims>,
     /// One is not in use any more.
     freed: Notify,
     observer: OnceLock<SessionObserver>,
@@ -95,6 +97,7 @@ pub struct BorrowedConversation {
     session: Option<SessionId>,
     slot: Slot,
     state: OwnedRwLockWriteGuard<SlotState>,
+    _claim: Claim,
 }
 
 #[derive(Default)]
@@ -143,8 +146,9 @@ impl HostSessions {
         // One that works is looked at again after that time.
         let idle = idle.max(Duration::from_secs(1));
         let places = Arc::new(Semaphore::new(open.max(1)));
-        let (slots, freed, observer) = (Mutex::default(), Notify::new(), OnceLock::new());
-        Ok(Self(Arc::new(Inner { home, store, request, idle, places, slots, freed, observer })))
+        let (slots, claims) = (Mutex::default(), Arc::default());
+        let (freed, observer) = (Notify::new(), OnceLock::new());
+        Ok(Self(Arc::new(Inner { home, store, request, idle, places, slots, claims, freed, observer })))
     }
 
     /// Gives each session that is opened to `observer` first. The one that was set first stays.
@@ -248,12 +252,13 @@ impl HostSessions {
         Ok(())
     }
 
-    /// Takes a conversation away from runs, for a front that opens its session by itself: waits for the end of a run, and closes the
-    /// session. Runs wait until it is given back: until what this returns is dropped.
+    /// Takes a conversation away from runs, for a front that opens its session by itself: waits for the end of a run that came first,
+    /// and closes the session. Runs wait until it is given back: until what this returns is dropped.
     ///
     /// # Errors
     /// What the store says.
     pub async fn borrow(&self, key: &SessionKey) -> Result<BorrowedConversation, StoreError> {
+        let claim = self.0.claims.claim(key).await;
         let (slot, mut state) = loop {
             let slot = self.0.slot(key);
             let state = slot.state.clone().write_owned().await;
@@ -266,7 +271,7 @@ impl HostSessions {
             self.0.left(key, &slot, &open.session).await;
         }
         let (sessions, key) = (self.clone(), key.clone());
-        let mut borrowed = BorrowedConversation { sessions, key, session: None, slot, state };
+        let mut borrowed = BorrowedConversation { sessions, key, session: None, slot, state, _claim: claim };
         borrowed.session = self.0.stored(&borrowed.key).await?;
         Ok(borrowed)
     }
@@ -338,6 +343,10 @@ impl SessionSource for HostSessions {
         group: &'a MessageGroup,
     ) -> BoxFuture<'a, Result<SourcedSession, Failure>> {
         Box::pin(self.opened(key, Some(sender_of(&group.authority))))
+    }
+
+    fn claim<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, ConversationClaim> {
+        Box::pin(async move { ConversationClaim::held(self.0.claims.claim(key).await) })
     }
 
     fn renew<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<(), Failure>> {
@@ -739,6 +748,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+mod claims;
 mod imported;
 
 pub use imported::{

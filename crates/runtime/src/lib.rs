@@ -50,5 +50,5 @@ pub use replies::{
 };
 pub use rpc::{RpcEnd, RpcFront};
 pub use run::{Acceptance, AgentLoad, Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest};
-pub use source::{SessionSource, SourcedSession};
+pub use source::{ConversationClaim, SessionSource, SourcedSession};
 pub use wording::Wording;

@@ -480,3 +480,43 @@ async fn turn_that_waits_in_its_lane_is_stopped_at_once() {
         })
         .await;
 }
+
+#[tokio::test]
+async fn message_that_waits_for_a_front_holds_up_no_other() {
+    let world = World::new([says("other"), says("mine")]);
+    let sessions = world.sessions(0).await;
+    let all = sessions.clone();
+    let work = |conversations: Conversations, lanes: Lanes| async move {
+        lanes.set_limit(MAIN_LANE, 1);
+        let mine = request("agent:main:main", "hello", BusyMode::Followup);
+        let borrowed = all.of_host().borrow(&mine.key).await.unwrap();
+        let mine = conversations.start(mine).await.unwrap();
+        let other = request("agent:main:direct:x", "hello", BusyMode::Followup);
+        assert_eq!(conversations.run(other).await.unwrap().text, "other");
+        drop(borrowed);
+        assert_eq!(mine.outcome().await.unwrap().text, "mine");
+    };
+    world.serve_sessions(sessions, None, |all| all, work).await;
+}
+
+#[tokio::test]
+async fn front_waits_for_a_message_that_came_first() {
+    let world = World::new([says("one")]);
+    let sessions = world.sessions(0).await;
+    let all = sessions.clone();
+    let work = |conversations: Conversations, lanes: Lanes| async move {
+        lanes.set_limit(MAIN_LANE, 0);
+        let message = request("agent:main:main", "first", BusyMode::Followup);
+        let key = message.key.clone();
+        let first = conversations.start(message).await.unwrap();
+        while !lanes.status().iter().any(|lane| lane.lane == MAIN_LANE && lane.waiting == 1) {
+            tokio::task::yield_now().await;
+        }
+        let mut borrowed = std::pin::pin!(all.of_host().borrow(&key));
+        assert!(futures_util::poll!(borrowed.as_mut()).is_pending());
+        lanes.set_limit(MAIN_LANE, 4);
+        assert_eq!(first.outcome().await.unwrap().text, "one");
+        assert!(borrowed.await.unwrap().session().is_some());
+    };
+    world.serve_sessions(sessions, None, |all| all, work).await;
+}
