@@ -419,6 +419,9 @@ impl Inner {
         let session = &sourced.session;
         // To open one can take its time.
         handle.progress();
+        if stop.asked.is_cancelled() {
+            return Err(STOPPED.into());
+        }
         let (_, events) = session.subscribe(Delivery::Lossless).await.map_err(|why| why.to_string())?;
         let reply = match &self.replies {
             Some(replies) => {

@@ -500,6 +500,27 @@ async fn message_that_waits_for_a_front_holds_up_no_other() {
 }
 
 #[tokio::test]
+async fn message_that_waits_for_a_front_is_stopped_at_once() {
+    let world = World::new([says("next")]);
+    let sessions = world.sessions(0).await;
+    let all = sessions.clone();
+    let work = |conversations: Conversations, _| async move {
+        let message = |text| request("agent:main:main", text, BusyMode::Followup);
+        let key = message("x").key;
+        let borrowed = all.of_host().borrow(&key).await.unwrap();
+        let first = conversations.start(message("first")).await.unwrap();
+        conversations.stop(&key, message("x").message.authority).await.unwrap();
+        assert_eq!(first.outcome().await, Err(RunError::Dropped(DropReason::Stopped)));
+        drop(borrowed);
+        assert_eq!(conversations.run(message("second")).await.unwrap().text, "next");
+    };
+    world.serve_sessions(sessions, None, |all| all, work).await;
+    let sent = world.server.requests().pop().unwrap().json()["messages"].to_string();
+    assert!(sent.contains("second") && !sent.contains("first"), "{sent}");
+    at_rest(&world).await;
+}
+
+#[tokio::test]
 async fn front_waits_for_a_message_that_came_first() {
     let world = World::new([says("one")]);
     let sessions = world.sessions(0).await;
