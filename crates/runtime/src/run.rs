@@ -1,6 +1,6 @@
 //! Runs: a message goes into the queue of its conversation, and comes out as what its session says and an outcome.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -251,14 +251,19 @@ impl Conversations {
         Ok(())
     }
 
-    /// Runs that a process before this one began and [`Conversations::serve`] continues, by message: to be called before that.
-    pub fn continued(&self) -> Vec<(SessionKey, Run)> {
-        let mut runs = Vec::new();
-        for (key, owed) in self.0.replies.iter().flat_map(Replies::all_owed) {
-            for id in owed.members {
+    /// What a process before this one left and [`Conversations::serve`] goes on with, by message: messages that wait, and runs that
+    /// had begun. To be called before that.
+    pub async fn continued(&self) -> Vec<(SessionKey, Run)> {
+        let waiting = self.0.inbox.waiting().await;
+        let owed = self.0.replies.iter().flat_map(Replies::all_owed);
+        let owed = owed.flat_map(|(key, owed)| owed.members.into_iter().map(move |id| (key.clone(), id)));
+        let (mut runs, mut seen) = (Vec::new(), HashSet::new());
+        for (key, id) in waiting.into_iter().chain(owed) {
+            // A turn may be about to begin of which a reply is prepared.
+            if seen.insert(id.clone()) {
                 let (sender, events) = mpsc::channel(EVENTS);
                 self.0.readers().insert(id.clone(), sender);
-                runs.push((key.clone(), Run { id, events }));
+                runs.push((key, Run { id, events }));
             }
         }
         runs

@@ -541,3 +541,38 @@ async fn front_waits_for_a_message_that_came_first() {
     };
     world.serve_sessions(sessions, None, |all| all, work).await;
 }
+
+#[tokio::test]
+async fn messages_that_a_process_left_are_followed_by_the_next() {
+    let world = World::new([says("both"), says("other")]);
+    let message = |key: &str, text: &str| request(key, text, BusyMode::Collect);
+    let left = world
+        .serve(None, 0, |conversations, lanes| async move {
+            lanes.set_limit(MAIN_LANE, 0);
+            // A turn of one that is about to begin, and two that wait behind it.
+            let turn = conversations.start(message("agent:main:direct:x", "a")).await.unwrap();
+            while conversations.active_group(&message("agent:main:direct:x", "a").key).is_none() {
+                tokio::task::yield_now().await;
+            }
+            let second = conversations.start(message("agent:main:direct:x", "b")).await.unwrap();
+            let third = conversations.start(message("agent:main:direct:x", "c")).await.unwrap();
+            [turn.id, second.id, third.id]
+        })
+        .await;
+    world
+        .serve(None, 0, |conversations, _| async move {
+            let mut runs = conversations.continued().await;
+            assert_eq!(runs.iter().map(|(_, run)| run.id.clone()).collect::<Vec<_>>(), left);
+            for (key, run) in &mut runs {
+                assert_eq!(key.to_string(), "agent:main:direct:x");
+                run.until_started().await;
+            }
+            let mut texts = Vec::new();
+            for (_, run) in runs {
+                texts.push(run.outcome().await.unwrap().text.clone());
+            }
+            assert_eq!(texts, ["both", "other", "other"]);
+        })
+        .await;
+    at_rest(&world).await;
+}
