@@ -576,3 +576,18 @@ async fn messages_that_a_process_left_are_followed_by_the_next() {
         .await;
     at_rest(&world).await;
 }
+
+#[tokio::test]
+async fn message_under_the_longest_key_is_answered() {
+    let world = World::new([says("there")]);
+    let limit = crate::keys::KEY_LIMIT;
+    assert_eq!(limit, 1_008);
+    world
+        .serve(None, 0, |conversations, _| async move {
+            let message = request(&"k".repeat(limit), "hello", BusyMode::Steer);
+            assert_eq!(conversations.run(message).await.unwrap().text, "there");
+        })
+        .await;
+    let too_long = SessionKey::parse(&"k".repeat(limit + 1));
+    assert_eq!(too_long, Err(crate::keys::KeyError::TooLong { bytes: limit + 1 }));
+}
