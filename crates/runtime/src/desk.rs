@@ -398,8 +398,16 @@ impl Desk {
 
     /// A session of this name that is open here.
     async fn open_already(&self, home: &Home, named: &str) -> Result<Option<(SessionId, Session)>, Failure> {
-        if self.sessions().is_empty() || quipu_host::is_file(named) {
-            return Ok(None);
+        {
+            // The store does not know one in which nothing was said.
+            let sessions = self.sessions();
+            let is_named = |open: &OpenSession| open.session.view().session.as_str() == named;
+            if let Some((name, open)) = sessions.iter().find(|(_, open)| is_named(open)) {
+                return Ok(Some((name.clone(), open.session.clone())));
+            }
+            if sessions.is_empty() || quipu_host::is_file(named) {
+                return Ok(None);
+            }
         }
         let store = home.store().await?;
         let row = quipu_host::session_named(&*store, named).await?;
