@@ -40,7 +40,7 @@ pub(super) enum ChatEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finish {
     Stop,
-    /// A limit of the user.
+    /// A limit of the user, behind something that was said.
     Length,
 }
 
@@ -353,12 +353,19 @@ impl<'a> Conversation<'a> {
     }
 
     fn outcome(self) -> Result<ChatOutcome, ApiError> {
-        let Self { text, usage, outcome, .. } = self;
+        let Self { text, usage, outcome, has_sent, .. } = self;
         let server = |status, code, message: &str| Err(ApiError::new(status, code, message));
         let finish = match outcome {
             Some(Outcome::Done) => Finish::Stop,
             Some(Outcome::Limit(Limit::Account(limit))) => {
                 return server(StatusCode::TOO_MANY_REQUESTS, "daily_budget", &limit.to_string());
+            }
+            Some(Outcome::Limit(limit)) if text.is_empty() && !has_sent => {
+                let code = match limit {
+                    Limit::Daily { .. } => "daily_budget",
+                    _ => "limit_reached",
+                };
+                return server(StatusCode::TOO_MANY_REQUESTS, code, &limit.to_string());
             }
             Some(Outcome::Limit(_)) => Finish::Length,
             Some(Outcome::Aborted) | None => {
