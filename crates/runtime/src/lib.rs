@@ -27,7 +27,7 @@ mod wording;
 
 pub use agent_tools::{AgentTool, AgentTools, SessionVisibility};
 pub use conversation_rules::*;
-pub use desk::{Desk, DeskLease, SESSIONS, ServeEnd, SessionObserver, SessionRequest};
+pub use desk::{Desk, DeskLease, LeaseError, SESSIONS, ServeEnd, SessionObserver, SessionRequest};
 pub use heartbeat::*;
 pub use host_sessions::{
     BindMode, BorrowedConversation, ConversationBinding, ConversationOpener, ConversationTools,

@@ -10,7 +10,8 @@ use quipu_protocol::{
     Usage, UserInput,
 };
 use quipu_runtime::{
-    AgentId, BorrowedConversation, DEFAULT_AGENT, DeskLease, SessionRequest, SessionSource as _, audience_of,
+    AgentId, BorrowedConversation, DEFAULT_AGENT, DeskLease, LeaseError, SessionRequest, SessionSource as _,
+    audience_of,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -137,7 +138,13 @@ async fn in_turn(
         fork: None,
         audience: request.key.as_ref().map(audience_of).unwrap_or_default(),
     };
-    let lease = front.desk.lease(wanted).await.map_err(|failure| unopened(&failure))?;
+    let lease = front.desk.lease(wanted).await.map_err(|error| match &error {
+        // Nothing was done, and one may be closed soon.
+        LeaseError::Full => {
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_sessions", error.to_string())
+        }
+        LeaseError::Failed(failure) => unopened(failure),
+    })?;
     if borrowed.is_some() && lease.is_branch() {
         // What is said where it is open would not be part of the conversation any more.
         lease.release().await;
