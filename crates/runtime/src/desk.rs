@@ -71,6 +71,17 @@ struct OpenSession {
     leases: usize,
 }
 
+/// Why a session is not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// As many are open as may.
+    #[error("{SESSIONS} sessions are open; close one first")]
+    Full,
+    /// It cannot be opened.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+}
+
 /// A session of a desk for a front in the same program. [`DeskLease::release`] closes the session, unless somebody else uses it.
 /// One that is dropped leaves it open.
 pub struct DeskLease {
@@ -235,11 +246,11 @@ impl Desk {
     /// Opens a session for a front in the same program.
     ///
     /// # Errors
-    /// Why it cannot be opened, as `quipu_host::open`; `Failed` where the desk is ending.
-    pub async fn lease(&self, wanted: SessionRequest) -> Result<DeskLease, Failure> {
+    /// `Full`; `Failed` says why it cannot be opened, as `quipu_host::open`, or that the desk is ending.
+    pub async fn lease(&self, wanted: SessionRequest) -> Result<DeskLease, LeaseError> {
         let _opening = self.0.opening.write().await;
         if self.0.closing.is_cancelled() {
-            return Err(Failure::failed("the server is shutting down and opens no sessions"));
+            return Err(Failure::failed("the server is shutting down and opens no sessions").into());
         }
         let (name, session, notices) = self.opened(wanted, None).await?;
         let is_branch =
@@ -320,7 +331,8 @@ impl Desk {
                 let cwd = handle.cwd().to_string_lossy().into_owned();
                 ServerFrame::Opened { id, session, cwd, notices }
             }
-            Err(failure) => failed(id, &failure, self.0.options.wording),
+            Err(full @ LeaseError::Full) => error(Some(id), FrameErrorKind::Failed, full.to_string()),
+            Err(LeaseError::Failed(failure)) => failed(id, &failure, self.0.options.wording),
         }
     }
 
@@ -328,7 +340,7 @@ impl Desk {
         &self,
         wanted: SessionRequest,
         out: Option<ClientWriter>,
-    ) -> Result<(SessionId, Session, Vec<quipu_protocol::Notice>), Failure> {
+    ) -> Result<(SessionId, Session, Vec<quipu_protocol::Notice>), LeaseError> {
         let SessionRequest { cwd, session, fork, model, thinking, audience } = wanted;
         let options = &self.0.options;
         let home = match out {
@@ -339,7 +351,7 @@ impl Desk {
             None => options.home.clone(),
         };
         if !Path::new(&cwd).is_absolute() {
-            return Err(Failure::request(format!("`cwd` must be an absolute path, not {cwd}")));
+            return Err(Failure::request(format!("`cwd` must be an absolute path, not {cwd}")).into());
         }
         let here = std::fs::canonicalize(&cwd)
             .ok()
@@ -347,7 +359,7 @@ impl Desk {
             .ok_or_else(|| Failure::request(format!("the directory in `cwd` does not exist: {cwd}")))?;
         let which = match (session, fork) {
             (Some(_), Some(_)) => {
-                return Err(Failure::request("`session` and `fork` exclude each other; give only one"));
+                return Err(Failure::request("`session` and `fork` exclude each other; give only one").into());
             }
             (Some(session), None) => SessionTarget::Session(session),
             (None, Some(node)) => SessionTarget::Fork(node),
@@ -363,12 +375,12 @@ impl Desk {
             {
                 let text =
                     format!("session {name} is open without the agent `{agent}`; close it there first");
-                return Err(Failure::failed(text));
+                return Err(Failure::failed(text).into());
             }
             return Ok((name, handle, Vec::new()));
         }
         if self.sessions().len() >= SESSIONS {
-            return Err(Failure::request(format!("{SESSIONS} sessions are open; close one first")));
+            return Err(LeaseError::Full);
         }
         // Nobody is there who could be asked before the session is.
         let questions = [
@@ -398,8 +410,16 @@ impl Desk {
 
     /// A session of this name that is open here.
     async fn open_already(&self, home: &Home, named: &str) -> Result<Option<(SessionId, Session)>, Failure> {
-        if self.sessions().is_empty() || quipu_host::is_file(named) {
-            return Ok(None);
+        {
+            // The store does not know one in which nothing was said.
+            let sessions = self.sessions();
+            let is_named = |open: &OpenSession| open.session.view().session.as_str() == named;
+            if let Some((name, open)) = sessions.iter().find(|(_, open)| is_named(open)) {
+                return Ok(Some((name.clone(), open.session.clone())));
+            }
+            if sessions.is_empty() || quipu_host::is_file(named) {
+                return Ok(None);
+            }
         }
         let store = home.store().await?;
         let row = quipu_host::session_named(&*store, named).await?;

@@ -26,7 +26,8 @@ use crate::desk::SessionObserver;
 use crate::heartbeat::HeartbeatSettings;
 use crate::keys::{AgentId, DEFAULT_AGENT, DirectKeys, KeyPlace, SessionKey};
 use crate::queue::{Authority, MessageGroup};
-use crate::source::{SessionSource, SourcedSession};
+use crate::source::{ConversationClaim, SessionSource, SourcedSession};
+use claims::{Claim, Claims};
 
 /// The row of an inbox that names the session.
 const ROW: &str = "session";
@@ -80,6 +81,7 @@ struct Inner {
     idle: Duration,
     places: Arc<Semaphore>,
     slots: Mutex<HashMap<SessionKey, Slot>>,
+    claims: Arc<Claims>,
     /// One is not in use any more.
     freed: Notify,
     observer: OnceLock<SessionObserver>,
@@ -102,6 +104,7 @@ pub struct BorrowedConversation {
     session: Option<SessionId>,
     slot: Slot,
     state: OwnedRwLockWriteGuard<SlotState>,
+    _claim: Claim,
 }
 
 #[derive(Default)]
@@ -150,7 +153,7 @@ impl HostSessions {
         // One that works is looked at again after that time.
         let idle = idle.max(Duration::from_secs(1));
         let places = Arc::new(Semaphore::new(open.max(1)));
-        let (slots, freed) = (Mutex::default(), Notify::new());
+        let (slots, claims, freed) = (Mutex::default(), Arc::default(), Notify::new());
         let (observer, conversation_observer) = (OnceLock::new(), OnceLock::new());
         Ok(Self(Arc::new(Inner {
             home,
@@ -159,6 +162,7 @@ impl HostSessions {
             idle,
             places,
             slots,
+            claims,
             freed,
             observer,
             conversation_observer,
@@ -274,12 +278,13 @@ impl HostSessions {
         Ok(())
     }
 
-    /// Takes a conversation away from runs, for a front that opens its session by itself: waits for the end of a run, and closes the
-    /// session. Runs wait until it is given back: until what this returns is dropped.
+    /// Takes a conversation away from runs, for a front that opens its session by itself: waits for the end of a run that came first,
+    /// and closes the session. Runs wait until it is given back: until what this returns is dropped.
     ///
     /// # Errors
     /// What the store says.
     pub async fn borrow(&self, key: &SessionKey) -> Result<BorrowedConversation, StoreError> {
+        let claim = self.0.claims.claim(key).await;
         let (slot, mut state) = loop {
             let slot = self.0.slot(key);
             let state = slot.state.clone().write_owned().await;
@@ -292,7 +297,7 @@ impl HostSessions {
             self.0.left(key, &slot, &open.session).await;
         }
         let (sessions, key) = (self.clone(), key.clone());
-        let mut borrowed = BorrowedConversation { sessions, key, session: None, slot, state };
+        let mut borrowed = BorrowedConversation { sessions, key, session: None, slot, state, _claim: claim };
         borrowed.session = self.0.stored(&borrowed.key).await?;
         Ok(borrowed)
     }
@@ -376,6 +381,10 @@ impl SessionSource for HostSessions {
         group: &'a MessageGroup,
     ) -> BoxFuture<'a, Result<SourcedSession, Failure>> {
         Box::pin(self.opened(key, Some(sender_of(&group.authority))))
+    }
+
+    fn claim<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, ConversationClaim> {
+        Box::pin(async move { ConversationClaim::held(self.0.claims.claim(key).await) })
     }
 
     fn renew<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<(), Failure>> {
@@ -811,6 +820,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+mod claims;
 mod imported;
 mod said;
 

@@ -27,7 +27,7 @@ mod wording;
 
 pub use agent_tools::{AgentTool, AgentTools, SessionVisibility};
 pub use conversation_rules::*;
-pub use desk::{Desk, DeskLease, SESSIONS, ServeEnd, SessionObserver, SessionRequest};
+pub use desk::{Desk, DeskLease, LeaseError, SESSIONS, ServeEnd, SessionObserver, SessionRequest};
 pub use heartbeat::*;
 pub use host_sessions::{
     BindMode, BorrowedConversation, ConversationBinding, ConversationObserver, ConversationOpener,
@@ -50,5 +50,5 @@ pub use replies::{
 };
 pub use rpc::{RpcEnd, RpcFront};
 pub use run::{Acceptance, AgentLoad, Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest};
-pub use source::{SessionSource, SourcedSession};
+pub use source::{ConversationClaim, SessionSource, SourcedSession};
 pub use wording::Wording;

@@ -1,18 +1,16 @@
 //! Runs: a message goes into the queue of its conversation, and comes out as what its session says and an outcome.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use quipu::Delivery;
 use quipu::protocol::{Ack, Command, Envelope, ItemId, Outcome, RunId, SessionId};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc};
 
 use crate::conversation_rules::TurnCause;
-use crate::keys::{KeyPlace, SessionKey};
-use crate::lanes::{
-    CRON_LANE, LanePriority, LaneStatus, LaneTask, Lanes, MAIN_LANE, SUBAGENT_LANE, TaskHandle, nested_lane,
-};
+use crate::keys::SessionKey;
+use crate::lanes::{LaneStatus, Lanes, MAIN_LANE, TaskHandle};
 use crate::queue::{
     Authority, BusyMode, DropReason, InboxError, InboxEvents, MessageGroup, MessageInbox, NewMessage,
     QueueEffect, QueueInput, QueuePolicy, QueueRefusal, QueueTurn, QueuedMessage,
@@ -254,14 +252,19 @@ impl Conversations {
         Ok(())
     }
 
-    /// Runs that a process before this one began and [`Conversations::serve`] continues, by message: to be called before that.
-    pub fn continued(&self) -> Vec<(SessionKey, Run)> {
-        let mut runs = Vec::new();
-        for (key, owed) in self.0.replies.iter().flat_map(Replies::all_owed) {
-            for id in owed.members {
+    /// What a process before this one left and [`Conversations::serve`] goes on with, by message: messages that wait, and runs that
+    /// had begun. To be called before that.
+    pub async fn continued(&self) -> Vec<(SessionKey, Run)> {
+        let waiting = self.0.inbox.waiting().await;
+        let owed = self.0.replies.iter().flat_map(Replies::all_owed);
+        let owed = owed.flat_map(|(key, owed)| owed.members.into_iter().map(move |id| (key.clone(), id)));
+        let (mut runs, mut seen) = (Vec::new(), HashSet::new());
+        for (key, id) in waiting.into_iter().chain(owed) {
+            // A turn may be about to begin of which a reply is prepared.
+            if seen.insert(id.clone()) {
                 let (sender, events) = mpsc::channel(EVENTS);
                 self.0.readers().insert(id.clone(), sender);
-                runs.push((key.clone(), Run { id, events }));
+                runs.push((key, Run { id, events }));
             }
         }
         runs
@@ -382,82 +385,6 @@ impl Conversations {
     pub(crate) fn sealed(&self, text: &str) -> String {
         self.0.inbox.sealed(text)
     }
-
-    fn begin(&self, key: SessionKey, turn: Arc<QueueTurn>) {
-        let stop = RunStop::default();
-        let (sender, steer) = mpsc::channel(STEERED);
-        let active =
-            ActiveRun { turn: turn.id.clone(), group: turn.group.clone(), stop: stop.clone(), steer: sender };
-        lock(&self.0.active).insert(key.clone(), active);
-        self.0.changed.notify_waiters();
-        let control = RunControl { stop: stop.clone(), steer };
-        let task = LaneTask { timeout: self.0.timeout, ..lane_of(&key) };
-        let lanes = self.0.lanes.clone();
-        let (inner, of, run) = (self.0.clone(), key.clone(), turn.clone());
-        let (give, result) = oneshot::channel();
-        let ticket = lanes.enqueue_in_session(&key, task, move |handle| async move {
-            if control.stop.begins() {
-                drop(give.send(inner.attempt(&of, &run, &handle, control).await));
-            }
-        });
-        let inner = self.0.clone();
-        tokio::spawn(async move {
-            let result = tokio::select! {
-                result = result => match result {
-                    Ok(result) => result,
-                    Err(_) => Err(ticket.wait().await.err().map_or_else(String::new, |why| why.to_string())),
-                },
-                // It does not hold up who stops it that the lane is full.
-                () = stop.given_up() => Err(STOPPED.into()),
-            };
-            inner.finish(&key, &turn, result).await;
-        });
-    }
-
-    /// Answers what a process that ended had begun to answer.
-    fn answer_owed(&self, key: &SessionKey, owed: OwedReply) {
-        let task = LaneTask { timeout: self.0.timeout, ..lane_of(key) };
-        let (inner, of) = (self.0.clone(), key.clone());
-        // Before the turns of the conversation, which wait behind it in its lane. Where it fails, the next of them tries again, or time.
-        let Some(guard) = ContinuedGuard::new(&inner, key, &owed) else { return };
-        if lock(&inner.active).contains_key(key) {
-            // It is answered before the turn that runs there.
-            return;
-        }
-        let stop = guard.stop.clone();
-        let (members, turn) = (owed.members.clone(), owed.turn.clone());
-        let (give, result) = oneshot::channel();
-        let (of, task_inner, own) = (of, inner.clone(), stop.clone());
-        drop(self.0.lanes.enqueue_in_session(key, task, move |handle| async move {
-            if own.begins() {
-                drop(give.send(task_inner.answer_owed(&of, owed, &handle, &own).await));
-            }
-        }));
-        let key = key.clone();
-        tokio::spawn(async move {
-            let done = tokio::select! {
-                done = result => done.unwrap_or_else(|_| Err("the run broke off".into())),
-                () = stop.given_up() => Ok(()),
-            };
-            if stop.asked.is_cancelled() {
-                inner.give_up(&key, &turn).await;
-            }
-            let Err(why) = done else { return };
-            for reader in inner.readers_of(&members) {
-                drop(reader.try_send(RunEvent::Failing(why.clone())));
-            }
-            drop(guard);
-            let all = Arc::downgrade(&inner);
-            drop(inner);
-            tokio::time::sleep(OWED_RETRY).await;
-            if let Some(all) = all.upgrade().map(Conversations) {
-                let owed = all.0.replies.as_ref().and_then(|replies| replies.owed(&key));
-                if let Some(owed) = owed.filter(|owed| owed.turn == turn) {
-                    all.answer_owed(&key, owed);
-                }
-            }
-        });
-    }
 }
 
 impl Inner {
@@ -498,6 +425,9 @@ impl Inner {
         let session = &sourced.session;
         // To open one can take its time.
         handle.progress();
+        if stop.asked.is_cancelled() {
+            return Err(STOPPED.into());
+        }
         let (_, events) = session.subscribe(Delivery::Lossless).await.map_err(|why| why.to_string())?;
         let reply = match &self.replies {
             Some(replies) => replies.begin(key, turn, session).await.map_err(|why| why.to_string())?,
@@ -757,17 +687,6 @@ impl Inner {
     }
 }
 
-/// Where a conversation runs.
-fn lane_of(key: &SessionKey) -> LaneTask {
-    let (lane, priority) = match key.place() {
-        KeyPlace::Subagent(_) => (SUBAGENT_LANE, LanePriority::Normal),
-        KeyPlace::Cron(_) => (nested_lane(CRON_LANE), LanePriority::Background),
-        _ if key.is_heartbeat() => (MAIN_LANE, LanePriority::Background),
-        _ => (MAIN_LANE, LanePriority::Foreground),
-    };
-    LaneTask::new(lane).with_priority(priority)
-}
-
 /// Whether a message only says that all shall stop.
 fn is_stop_word(text: &str) -> bool {
     let is_around = |letter: char| letter.is_whitespace() || matches!(letter, '.' | '!' | ',' | ';' | '…');
@@ -779,6 +698,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+mod begin;
 mod follow;
 mod outcome;
 mod stop;

@@ -27,6 +27,13 @@ pub trait SessionSource: Send + Sync + 'static {
         self.session(key)
     }
 
+    /// Waits until no front works in the conversation by itself; none does before what this returns is dropped. A run has it before
+    /// it takes its place among those that run, so that it holds up nobody meanwhile.
+    fn claim<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, ConversationClaim> {
+        let _ = key;
+        Box::pin(std::future::ready(ConversationClaim::default()))
+    }
+
     /// A turn of a conversation is about to begin: it begins anew where it is to.
     fn renew<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<(), quipu_host::Failure>> {
         let _ = key;
@@ -58,6 +65,17 @@ pub trait SessionSource: Send + Sync + 'static {
     /// What it does beside runs, such as closing what nobody uses: polled while messages are taken. It never ends.
     fn tend(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::pending())
+    }
+}
+
+/// Keeps a conversation for one run, until it is dropped.
+#[derive(Default)]
+pub struct ConversationClaim(#[expect(dead_code, reason = "it is held")] Option<Box<dyn Any + Send + Sync>>);
+
+impl ConversationClaim {
+    /// What holds for as long as this is there.
+    pub fn held(by: impl Any + Send + Sync) -> Self {
+        Self(Some(Box::new(by)))
     }
 }
 

@@ -23,7 +23,7 @@ use crate::queue::{
 };
 use crate::replies::Replies;
 use crate::run::{Conversations, RunRequest};
-use crate::source::{SessionSource, SourcedSession};
+use crate::source::{ConversationClaim, SessionSource, SourcedSession};
 
 /// A home, a directory to work in, and a model.
 pub(crate) struct World {
@@ -41,6 +41,11 @@ pub(crate) struct FailingSessions {
 impl FailingSessions {
     pub(crate) async fn close(&self) {
         self.sessions.close().await;
+    }
+
+    /// Those that do not fail.
+    pub(crate) const fn of_host(&self) -> &HostSessions {
+        &self.sessions
     }
 }
 
@@ -72,6 +77,10 @@ impl SessionSource for FailingSessions {
         cause: TurnCause,
     ) -> BoxFuture<'a, Result<(), Failure>> {
         self.sessions.heard(key, session, cause)
+    }
+
+    fn claim<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, ConversationClaim> {
+        self.sessions.claim(key)
     }
 }
 
@@ -142,8 +151,18 @@ impl World {
         change: impl FnOnce(Conversations) -> Conversations,
         work: impl FnOnce(Conversations, Lanes) -> F,
     ) -> T {
+        self.serve_sessions(self.sessions(fails).await, timeout, change, work).await
+    }
+
+    /// The same with these sessions, which are closed in the end.
+    pub(crate) async fn serve_sessions<T, F: Future<Output = T>>(
+        &self,
+        sessions: Arc<FailingSessions>,
+        timeout: Option<Duration>,
+        change: impl FnOnce(Conversations) -> Conversations,
+        work: impl FnOnce(Conversations, Lanes) -> F,
+    ) -> T {
         let store: Arc<dyn Graph> = self.home.store().await.unwrap();
-        let sessions = self.sessions(fails).await;
         let lanes = Lanes::new(LaneSettings::default());
         let sealer = Arc::new(Sealer::new([7; 32]));
         let all = sessions.clone();

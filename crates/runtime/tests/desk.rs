@@ -432,6 +432,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn open_session_in_which_nothing_was_said_is_found_by_its_id() {
+        let world = World::new([]);
+        let desk = world.desk();
+        let (mut one, mut two) = (Client::connect(&desk).await, Client::connect(&desk).await);
+        let session = one.open(&world.path("work"), None).await;
+        assert_eq!(two.open(&world.path("work"), Some(&session)).await, session);
+        assert_eq!(desk.session_count(), 1);
+        desk.shutdown().await;
+    }
+
+    #[tokio::test]
     async fn two_desks_on_one_store_do_not_write_to_one_session() {
         let world = World::new([says("one"), says("two"), says("three")]);
         let (first, second) = (world.desk(), world.desk());

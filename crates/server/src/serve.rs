@@ -2,8 +2,9 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::Response;
+use http::{Response, StatusCode};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::access::Access;
+use crate::answer::ApiError;
 use crate::error::ServerError;
 use crate::front::Front;
 use crate::limits::{BEHIND, HEADERS};
@@ -20,6 +22,11 @@ use crate::listener::{ServerAddress, ServerListener, Stream};
 use crate::options::ServerOptions;
 use crate::routes;
 use crate::stall::StallGuard;
+
+/// Connections for which there is no place that are still told so at most.
+const REFUSALS: usize = 64;
+/// How long such a connection may still send.
+const REFUSED: Duration = Duration::from_secs(1);
 
 /// Serves clients until `stop` is cancelled. Then nothing new is taken, what runs is aborted and recorded, and answers that are on
 /// their way are finished, for as long as the limits allow.
@@ -45,11 +52,13 @@ pub async fn serve(
     };
     let conversing = AbortOnDropHandle::new(conversing);
     let places = Arc::new(Semaphore::new(limits.connections));
+    let refusals = Arc::new(Semaphore::new(REFUSALS));
     while let Some(stream) = listener.accept(&stop).await {
         let work = match places.clone().try_acquire_owned() {
             Ok(place) => connection(front.clone(), stream, place),
             Err(_) => {
-                refuse(stream).await;
+                let place = refusals.clone().try_acquire_owned().ok();
+                tasks.spawn(kill.clone().run_until_cancelled_owned(refuse(stream, place)));
                 continue;
             }
         };
@@ -70,18 +79,27 @@ pub async fn serve(
     Ok(())
 }
 
-/// Tells a connection that there is no place for it. Waits for nothing.
-async fn refuse(mut stream: Box<dyn Stream>) {
-    const FULL: &[u8] =
-        b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 21\r\n\
-        Connection: close\r\n\r\ntoo many connections\n";
-    let said = stream.write_all(FULL);
+/// Tells a connection that there is no place for it. Where it has a place for that, what it still sends is read for a moment: a
+/// connection that is closed before loses what it was told.
+async fn refuse(mut stream: Box<dyn Stream>, place: Option<OwnedSemaphorePermit>) {
+    let error =
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", "too many connections");
+    let body = error.body().to_string();
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+        Retry-After: 1\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
     // A new connection has room for it.
-    tokio::select! {
+    let is_told = tokio::select! {
         biased;
-        said = said => drop(said),
-        () = std::future::ready(()) => {}
+        told = stream.write_all(answer.as_bytes()) => told.is_ok(),
+        () = std::future::ready(()) => false,
+    };
+    if place.is_none() || !is_told || stream.shutdown().await.is_err() {
+        return;
     }
+    drop(tokio::time::timeout(REFUSED, tokio::io::copy(&mut stream, &mut tokio::io::sink())).await);
 }
 
 async fn connection(front: Arc<Front>, stream: Box<dyn Stream>, place: OwnedSemaphorePermit) {

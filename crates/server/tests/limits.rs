@@ -194,8 +194,11 @@ mod tests {
         for _ in 0..4 {
             idle.push(TcpStream::connect(&world.address).await.unwrap());
         }
-        let (status, body) = whole(TcpStream::connect(&world.address).await.unwrap()).await;
-        assert!(status == 503 && body.contains("too many connections"), "{body}");
+        let (status, answer) = world.ask("GET", "/v1/models", "").await;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(status == 503 && head.contains("Retry-After: 1"), "{answer}");
+        let body: Value = serde_json::from_str(body).unwrap();
+        assert_eq!(body["error"]["code"], "too_many_connections", "{body}");
         // A place that is left is free again.
         drop(idle);
         while world.try_ask("GET", "/health").await != Some(200) {
@@ -205,6 +208,20 @@ mod tests {
         while world.socket().await.is_err() {
             tokio::task::yield_now().await;
         }
+        world.ends().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn completion_without_room_for_a_session_is_told_to_wait() {
+        let world = World::start([], SERVER_LIMITS).await;
+        let mut client = world.socket().await.unwrap();
+        for id in 0..quipu_runtime::SESSIONS {
+            client.send(&json!({ "type": "open", "id": id, "cwd": world.work() })).await;
+            client.next_of("opened").await;
+        }
+        let (status, answer) = whole(world.chat("ann", "Hi").await).await;
+        assert!(status == 503 && answer.contains("too_many_sessions"), "{answer}");
+        assert!(answer.contains("retry-after: 1") && !answer.contains("x-should-retry"), "{answer}");
         world.ends().await;
     }
 

@@ -8,8 +8,9 @@ use std::fmt;
 pub use agent_id::{AGENT_ID_LIMIT, AgentId, DEFAULT_AGENT};
 pub use direct::{DEFAULT_ACCOUNT, DirectKeys, DirectScope, IdentityLinks, LinkError};
 
-/// Bytes of a session key at most, as it is given and as it is written.
-pub const KEY_LIMIT: usize = 1024;
+/// Bytes of a session key at most, as it is given and as it is written: with the 16 bytes that `conversation_inbox` puts in front,
+/// it is a name in the store, and the store takes names of up to 1,024.
+pub const KEY_LIMIT: usize = 1_024 - "runtime:session:".len();
 
 /// The name of a conversation, in one spelling: lower case, no empty parts, no control characters.
 ///

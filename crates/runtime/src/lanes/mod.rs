@@ -310,9 +310,28 @@ impl Lanes {
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
+        self.enqueue_in_session_behind(key, task, std::future::ready(()), |handle, ()| work(handle))
+    }
+
+    /// The same for a task that also waits for something else, which it is given: once it is its turn in the lane of the session,
+    /// and before it has a place of the other lane. What waits for that holds up its own session alone.
+    pub fn enqueue_in_session_behind<T, B, F>(
+        &self,
+        key: &SessionKey,
+        task: LaneTask,
+        before: impl Future<Output = B> + Send + 'static,
+        work: impl FnOnce(TaskHandle, B) -> F + Send + 'static,
+    ) -> LaneTicket<T>
+    where
+        T: Send + 'static,
+        B: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
         let inner: Weak<Inner> = Arc::downgrade(&self.0);
         let outer = LaneTask { lane: session_lane(key), priority: task.priority, timeout: None };
         let ticket = self.0.enqueue(outer, false, move |_| async move {
+            let before = before.await;
+            let work = move |handle| work(handle, before);
             // Taken already, so that the end of the server does not refuse it.
             inner.upgrade().ok_or(LaneError::Closed)?.enqueue(task, true, work).wait().await
         });

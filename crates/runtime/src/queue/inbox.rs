@@ -224,6 +224,25 @@ impl MessageInbox {
         Ok(refused.map_or(Ok(()), Err))
     }
 
+    /// The messages of all conversations that wait, those of turns that are to begin included.
+    pub(crate) async fn waiting(&self) -> Vec<(SessionKey, ItemId)> {
+        let queues: Vec<_> =
+            self.0.queues().iter().map(|(key, queue)| (key.clone(), queue.clone())).collect();
+        let mut waiting = Vec::new();
+        for (key, queue) in queues {
+            for row in queue.lock().await.rows() {
+                let ids = match row {
+                    QueueRow::Message(message) => vec![message.id.clone()],
+                    QueueRow::Turn(turn) => turn.members.clone(),
+                    // Who sent one was told.
+                    QueueRow::Overflow(_) => Vec::new(),
+                };
+                waiting.extend(ids.into_iter().map(|id| (key.clone(), id)));
+            }
+        }
+        waiting
+    }
+
     /// Which of these messages are not in the store any more.
     pub(crate) async fn gone(&self, ids: &[ItemId]) -> Result<Vec<ItemId>, InboxError> {
         let pending = self.0.store.pending(&holder()).await?;

@@ -61,7 +61,7 @@ pub struct QueueSettings {
 
 /// What a session, or a single message, sets otherwise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields, expecting = "an object for `queue`")]
 pub struct QueueOverride {
     /// The mode.
     pub mode: Option<BusyMode>,

@@ -253,7 +253,7 @@ async fn message_that_interrupts_ends_a_run_also_behind_a_crash() {
         let kept = second.clone();
         let texts = world
             .serve_replies(&second, |conversations| async move {
-                let (_, run) = conversations.continued().pop().unwrap();
+                let (_, run) = conversations.continued().await.pop().unwrap();
                 let outcome = run.outcome().await.unwrap().outcome.clone();
                 assert_eq!(outcome == Outcome::Aborted, sender == "anna", "{outcome:?}");
                 let mut taken = chat.taken.subscribe();
@@ -288,7 +288,7 @@ async fn message_that_interrupts_drops_no_finished_answer() {
     let second = replies(&world, &chat).await;
     world
         .serve_replies(&second, |conversations| async move {
-            let (_, run) = conversations.continued().pop().unwrap();
+            let (_, run) = conversations.continued().await.pop().unwrap();
             assert_eq!(run.outcome().await.unwrap().outcome, Outcome::Done);
             let mut taken = chat.taken.subscribe();
             let taken = taken.wait_for(|taken| taken.len() == 2).await.unwrap();
@@ -305,7 +305,7 @@ async fn message_that_interrupts_aborts_a_continued_run() {
     let kept = second.clone();
     world
         .serve_replies(&second, |conversations| async move {
-            let (_, run) = conversations.continued().pop().unwrap();
+            let (_, run) = conversations.continued().await.pop().unwrap();
             gate.reached().await;
             let new = conversations.start(interrupting()).await.unwrap();
             let ended = tokio::time::timeout(Duration::from_secs(60), run.outcome()).await;
@@ -326,7 +326,7 @@ async fn run_that_could_not_be_continued_is_tried_again() {
     let with_replies = move |all: Conversations| all.with_replies(of);
     world
         .serve_with(None, 1, with_replies, |conversations, _| async move {
-            let (_, mut run) = conversations.continued().pop().unwrap();
+            let (_, mut run) = conversations.continued().await.pop().unwrap();
             let Some(RunEvent::Failing(why)) = run.next().await else { panic!("it began at once") };
             assert_eq!(why, "the session is not there today");
             tokio::time::pause();

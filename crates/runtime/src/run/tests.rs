@@ -547,3 +547,114 @@ async fn turn_that_waits_in_its_lane_is_stopped_at_once() {
         })
         .await;
 }
+
+#[tokio::test]
+async fn message_that_waits_for_a_front_holds_up_no_other() {
+    let world = World::new([says("other"), says("mine")]);
+    let sessions = world.sessions(0).await;
+    let all = sessions.clone();
+    let work = |conversations: Conversations, lanes: Lanes| async move {
+        lanes.set_limit(MAIN_LANE, 1);
+        let mine = request("agent:main:main", "hello", BusyMode::Followup);
+        let borrowed = all.of_host().borrow(&mine.key).await.unwrap();
+        let mine = conversations.start(mine).await.unwrap();
+        let other = request("agent:main:direct:x", "hello", BusyMode::Followup);
+        assert_eq!(conversations.run(other).await.unwrap().text, "other");
+        drop(borrowed);
+        assert_eq!(mine.outcome().await.unwrap().text, "mine");
+    };
+    world.serve_sessions(sessions, None, |all| all, work).await;
+}
+
+#[tokio::test]
+async fn message_that_waits_for_a_front_is_stopped_at_once() {
+    let world = World::new([says("next")]);
+    let sessions = world.sessions(0).await;
+    let all = sessions.clone();
+    let work = |conversations: Conversations, _| async move {
+        let message = |text| request("agent:main:main", text, BusyMode::Followup);
+        let key = message("x").key;
+        let borrowed = all.of_host().borrow(&key).await.unwrap();
+        let first = conversations.start(message("first")).await.unwrap();
+        conversations.stop(&key, message("x").message.authority).await.unwrap();
+        assert_eq!(first.outcome().await, Err(RunError::Dropped(DropReason::Stopped)));
+        drop(borrowed);
+        assert_eq!(conversations.run(message("second")).await.unwrap().text, "next");
+    };
+    world.serve_sessions(sessions, None, |all| all, work).await;
+    let sent = world.server.requests().pop().unwrap().json()["messages"].to_string();
+    assert!(sent.contains("second") && !sent.contains("first"), "{sent}");
+    at_rest(&world).await;
+}
+
+#[tokio::test]
+async fn front_waits_for_a_message_that_came_first() {
+    let world = World::new([says("one")]);
+    let sessions = world.sessions(0).await;
+    let all = sessions.clone();
+    let work = |conversations: Conversations, lanes: Lanes| async move {
+        lanes.set_limit(MAIN_LANE, 0);
+        let message = request("agent:main:main", "first", BusyMode::Followup);
+        let key = message.key.clone();
+        let first = conversations.start(message).await.unwrap();
+        while !lanes.status().iter().any(|lane| lane.lane == MAIN_LANE && lane.waiting == 1) {
+            tokio::task::yield_now().await;
+        }
+        let mut borrowed = std::pin::pin!(all.of_host().borrow(&key));
+        assert!(futures_util::poll!(borrowed.as_mut()).is_pending());
+        lanes.set_limit(MAIN_LANE, 4);
+        assert_eq!(first.outcome().await.unwrap().text, "one");
+        assert!(borrowed.await.unwrap().session().is_some());
+    };
+    world.serve_sessions(sessions, None, |all| all, work).await;
+}
+
+#[tokio::test]
+async fn messages_that_a_process_left_are_followed_by_the_next() {
+    let world = World::new([says("both"), says("other")]);
+    let message = |key: &str, text: &str| request(key, text, BusyMode::Collect);
+    let left = world
+        .serve(None, 0, |conversations, lanes| async move {
+            lanes.set_limit(MAIN_LANE, 0);
+            // A turn of one that is about to begin, and two that wait behind it.
+            let turn = conversations.start(message("agent:main:direct:x", "a")).await.unwrap();
+            while conversations.active_group(&message("agent:main:direct:x", "a").key).is_none() {
+                tokio::task::yield_now().await;
+            }
+            let second = conversations.start(message("agent:main:direct:x", "b")).await.unwrap();
+            let third = conversations.start(message("agent:main:direct:x", "c")).await.unwrap();
+            [turn.id, second.id, third.id]
+        })
+        .await;
+    world
+        .serve(None, 0, |conversations, _| async move {
+            let mut runs = conversations.continued().await;
+            assert_eq!(runs.iter().map(|(_, run)| run.id.clone()).collect::<Vec<_>>(), left);
+            for (key, run) in &mut runs {
+                assert_eq!(key.to_string(), "agent:main:direct:x");
+                run.until_started().await;
+            }
+            let mut texts = Vec::new();
+            for (_, run) in runs {
+                texts.push(run.outcome().await.unwrap().text.clone());
+            }
+            assert_eq!(texts, ["both", "other", "other"]);
+        })
+        .await;
+    at_rest(&world).await;
+}
+
+#[tokio::test]
+async fn message_under_the_longest_key_is_answered() {
+    let world = World::new([says("there")]);
+    let limit = crate::keys::KEY_LIMIT;
+    assert_eq!(limit, 1_008);
+    world
+        .serve(None, 0, |conversations, _| async move {
+            let message = request(&"k".repeat(limit), "hello", BusyMode::Steer);
+            assert_eq!(conversations.run(message).await.unwrap().text, "there");
+        })
+        .await;
+    let too_long = SessionKey::parse(&"k".repeat(limit + 1));
+    assert_eq!(too_long, Err(crate::keys::KeyError::TooLong { bytes: limit + 1 }));
+}

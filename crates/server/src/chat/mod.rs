@@ -6,6 +6,7 @@ mod request;
 mod run;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -30,6 +31,8 @@ use run::ChatEvent;
 
 /// Events of a run on their way to its client.
 const EVENTS: usize = 256;
+/// How long a stream waits for its first event: a limit that leaves nothing for the first call has a status of its own.
+const FIRST: Duration = Duration::from_secs(1);
 /// The header that names the session, before the member `user`.
 const SESSION_HEADER: &str = "x-quipu-session-key";
 /// The header of an answer that has the id of its session.
@@ -76,7 +79,17 @@ pub(crate) async fn answer(front: Arc<Front>, request: Request<Incoming>) -> Res
                 None => return Err(closing().once()),
             }
         },
-        StreamMode::Pieces | StreamMode::PiecesAndUsage => stream(events, forms, mode),
+        StreamMode::Pieces | StreamMode::PiecesAndUsage => {
+            let first = match tokio::time::timeout(FIRST, events.recv()).await {
+                Ok(Some(ChatEvent::Ended(Err(error)))) if error.status == StatusCode::TOO_MANY_REQUESTS => {
+                    return Err(error);
+                }
+                Ok(Some(event)) => Some(event),
+                // Where it has gone, the stream says so.
+                Ok(None) | Err(_) => None,
+            };
+            stream(first, events, forms, mode)
+        }
     };
     Ok(with_session(answer, &session))
 }
@@ -88,20 +101,28 @@ fn with_session(mut answer: Answer, session: &SessionId) -> Answer {
     answer
 }
 
-/// An event stream of the answer as it comes.
-fn stream(events: mpsc::Receiver<ChatEvent>, forms: ChatForms, mode: StreamMode) -> Answer {
+/// An event stream of the answer as it comes; `next` is its first event, where it is there.
+fn stream(
+    next: Option<ChatEvent>,
+    events: mpsc::Receiver<ChatEvent>,
+    forms: ChatForms,
+    mode: StreamMode,
+) -> Answer {
     let first = forms.first(mode);
-    let rest = unfold(Some((events, forms)), move |state| async move {
-        let (mut events, forms) = state?;
-        let event = tokio::select! {
-            event = events.recv() => event,
-            () = tokio::time::sleep(KEEP_ALIVE) => {
-                return Some((": still at work\n\n".to_owned(), Some((events, forms))));
-            }
+    let rest = unfold(Some((next, events, forms)), move |state| async move {
+        let (next, mut events, forms) = state?;
+        let event = match next {
+            Some(next) => Some(next),
+            None => tokio::select! {
+                event = events.recv() => event,
+                () = tokio::time::sleep(KEEP_ALIVE) => {
+                    return Some((": still at work\n\n".to_owned(), Some((None, events, forms))));
+                }
+            },
         };
         match event {
-            Some(ChatEvent::Text(text)) => Some((forms.piece(mode, &text), Some((events, forms)))),
-            Some(ChatEvent::Started(_)) => Some((String::new(), Some((events, forms)))),
+            Some(ChatEvent::Text(text)) => Some((forms.piece(mode, &text), Some((None, events, forms)))),
+            Some(ChatEvent::Started(_)) => Some((String::new(), Some((None, events, forms)))),
             Some(ChatEvent::Ended(Ok(outcome))) => Some((forms.last(mode, &outcome), None)),
             Some(ChatEvent::Ended(Err(error))) => Some((ChatForms::failed(&error), None)),
             None => Some((ChatForms::failed(&closing()), None)),

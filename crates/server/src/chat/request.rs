@@ -6,7 +6,7 @@ use http::StatusCode;
 use quipu_protocol::{Content, ImageContent, Thinking};
 use quipu_runtime::SessionKey;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::answer::ApiError;
 use crate::body::check_object;
@@ -41,10 +41,9 @@ pub(super) struct ChatRequest {
     pub(super) thinking: Option<Thinking>,
 }
 
-#[derive(Deserialize)]
 struct RawRequest {
     model: Option<String>,
-    messages: Vec<RawMessage>,
+    messages: Option<Vec<RawMessage>>,
     stream: Option<bool>,
     stream_options: Option<RawStreamOptions>,
     user: Option<String>,
@@ -60,11 +59,13 @@ struct RawRequest {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object of options")]
 struct RawStreamOptions {
     include_usage: Option<bool>,
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a message: an object with `role` and `content`")]
 struct RawMessage {
     role: String,
     content: Option<RawContent>,
@@ -79,6 +80,7 @@ enum RawContent {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a part: an object with `type`")]
 struct RawPart {
     #[serde(rename = "type")]
     kind: String,
@@ -88,11 +90,44 @@ struct RawPart {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object with `url`")]
 struct RawImage {
     url: String,
 }
 
+/// A member of a request; `None` where it is not there.
+fn member<T: for<'a> Deserialize<'a>>(
+    members: &mut Map<String, Value>,
+    name: &'static str,
+) -> Result<Option<T>, ApiError> {
+    let Some(value) = members.remove(name) else { return Ok(None) };
+    serde_json::from_value(value).map_err(|error| ApiError {
+        param: Some(name),
+        ..ApiError::invalid(format!("`{name}` is not as wanted: {error}"))
+    })
+}
+
 impl RawRequest {
+    fn read(mut members: Map<String, Value>) -> Result<Self, ApiError> {
+        let all = &mut members;
+        Ok(Self {
+            model: member(all, "model")?.flatten(),
+            messages: member(all, "messages")?,
+            stream: member(all, "stream")?.flatten(),
+            stream_options: member(all, "stream_options")?.flatten(),
+            user: member(all, "user")?.flatten(),
+            reasoning_effort: member(all, "reasoning_effort")?.flatten(),
+            n: member(all, "n")?.flatten(),
+            tools: member(all, "tools")?.flatten(),
+            functions: member(all, "functions")?.flatten(),
+            response_format: member(all, "response_format")?,
+            modalities: member(all, "modalities")?.flatten(),
+            audio: member(all, "audio")?,
+            logprobs: member(all, "logprobs")?.flatten(),
+            stop: member(all, "stop")?,
+        })
+    }
+
     /// Refuses what would ask for another form of answer. What only tunes the model, such as `temperature`, has no effect.
     fn check(&self) -> Result<(), ApiError> {
         let refuse = |param, message: &str| Err(ApiError::unsupported(param, message));
@@ -146,9 +181,9 @@ impl ChatRequest {
     /// Reads the body of a request. `key` names the session before the member `user`.
     pub(super) fn read(body: &[u8], key: Option<String>) -> Result<Self, ApiError> {
         check_object(body)?;
-        let raw: RawRequest = serde_json::from_slice(body).map_err(|error| {
-            ApiError::invalid(format!("the body is not a request for a chat completion: {error}"))
-        })?;
+        let members: Map<String, Value> = serde_json::from_slice(body)
+            .map_err(|error| ApiError::invalid(format!("the body is not valid JSON: {error}")))?;
+        let raw = RawRequest::read(members)?;
         raw.check()?;
         let key = key.or(raw.user).map(|name| conversation(&name)).transpose()?;
         let thinking = raw.reasoning_effort.as_deref().map(thinking).transpose()?;
@@ -158,7 +193,7 @@ impl ChatRequest {
             (true, false) => StreamMode::Pieces,
             (true, true) => StreamMode::PiecesAndUsage,
         };
-        let mut messages = raw.messages;
+        let mut messages = raw.messages.unwrap_or_default();
         let Some(last) = messages.pop().filter(|last| last.role == "user") else {
             let error = ApiError::invalid("the last message must be one of the role `user`");
             return Err(ApiError { param: Some("messages"), ..error });
@@ -382,6 +417,34 @@ mod tests {
             harmless[member] = value;
         }
         assert!(read(&harmless).is_ok());
+    }
+
+    #[test]
+    fn member_of_a_wrong_type_is_named() {
+        for (member, value) in [
+            ("model", json!(7)),
+            ("messages", json!("hi")),
+            ("messages", json!([7])),
+            ("messages", json!([{ "role": "user", "content": [7] }])),
+            ("stream", json!("yes")),
+            ("stream_options", json!(7)),
+            ("user", json!([])),
+            ("n", json!(-1)),
+            ("tools", json!({})),
+        ] {
+            let mut body = user(&json!("hi"));
+            body[member] = value;
+            let error = read(&body).unwrap_err();
+            assert_eq!((error.param, error.status.as_u16()), (Some(member), 400), "{error:?}");
+            assert!(!error.message.contains("Raw") && !error.message.contains("struct"), "{error:?}");
+        }
+        let error = read(&json!({})).unwrap_err();
+        assert_eq!(error.param, Some("messages"), "{error:?}");
+        let mut nothing = user(&json!("hi"));
+        for member in ["model", "stream", "stream_options", "user", "n", "tools", "logprobs"] {
+            nothing[member] = Value::Null;
+        }
+        assert!(read(&nothing).is_ok());
     }
 
     #[test]

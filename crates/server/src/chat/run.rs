@@ -10,7 +10,8 @@ use quipu_protocol::{
     Usage, UserInput,
 };
 use quipu_runtime::{
-    AgentId, BorrowedConversation, DEFAULT_AGENT, DeskLease, SessionRequest, SessionSource as _, audience_of,
+    AgentId, BorrowedConversation, DEFAULT_AGENT, DeskLease, LeaseError, SessionRequest, SessionSource as _,
+    audience_of,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -40,7 +41,7 @@ pub(super) enum ChatEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finish {
     Stop,
-    /// A limit of the user.
+    /// A limit of the user, behind something that was said.
     Length,
 }
 
@@ -137,7 +138,13 @@ async fn in_turn(
         fork: None,
         audience: request.key.as_ref().map(audience_of).unwrap_or_default(),
     };
-    let lease = front.desk.lease(wanted).await.map_err(|failure| unopened(&failure))?;
+    let lease = front.desk.lease(wanted).await.map_err(|error| match &error {
+        // Nothing was done, and one may be closed soon.
+        LeaseError::Full => {
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_sessions", error.to_string())
+        }
+        LeaseError::Failed(failure) => unopened(failure),
+    })?;
     if borrowed.is_some() && lease.is_branch() {
         // What is said where it is open would not be part of the conversation any more.
         lease.release().await;
@@ -355,12 +362,19 @@ impl<'a> Conversation<'a> {
     }
 
     fn outcome(self) -> Result<ChatOutcome, ApiError> {
-        let Self { text, usage, outcome, .. } = self;
+        let Self { text, usage, outcome, has_sent, .. } = self;
         let server = |status, code, message: &str| Err(ApiError::new(status, code, message));
         let finish = match outcome {
             Some(Outcome::Done) => Finish::Stop,
             Some(Outcome::Limit(Limit::Account(limit))) => {
                 return server(StatusCode::TOO_MANY_REQUESTS, "daily_budget", &limit.to_string());
+            }
+            Some(Outcome::Limit(limit)) if text.is_empty() && !has_sent => {
+                let code = match limit {
+                    Limit::Daily { .. } => "daily_budget",
+                    _ => "limit_reached",
+                };
+                return server(StatusCode::TOO_MANY_REQUESTS, code, &limit.to_string());
             }
             Some(Outcome::Limit(_)) => Finish::Length,
             Some(Outcome::Aborted) | None => {

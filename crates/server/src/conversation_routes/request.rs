@@ -18,7 +18,7 @@ const NAME: usize = 512;
 const EXEC: usize = 16 << 10;
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a message")]
 struct MessageBody {
     text: String,
     /// Its id on its channel: the same one is taken once.
@@ -34,7 +34,7 @@ struct MessageBody {
 
 /// With which rights something is said.
 #[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "an object for `authority`")]
 struct AuthorityBody {
     sender: Option<String>,
     owner: Option<bool>,
@@ -43,7 +43,7 @@ struct AuthorityBody {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object for `route`")]
 struct RouteBody {
     channel: Option<String>,
     account: Option<String>,
@@ -264,11 +264,15 @@ mod tests {
             json!({ "text": "hi", "route": { "channel": "sessions" } }),
             json!({ "text": "hi", "route": { "to": "a\nb" } }),
             json!({ "text": "hi", "queue": { "mode": "never" } }),
+            json!({ "text": "hi", "queue": 7 }),
+            json!({ "text": "hi", "route": 7 }),
+            json!({ "text": "hi", "authority": 7 }),
             json!({ "text": "hi", "authority": { "isOwner": true } }),
             json!({ "text": "hi", "authority": { "exec": "x".repeat(EXEC) } }),
         ] {
             let error = of("agent:main:main", &body).unwrap_err();
             assert_eq!(error.status.as_u16(), 400, "{body}: {error:?}");
+            assert!(!error.message.contains("struct"), "{error:?}");
         }
         for key in ["", "%", "%ff", "agent", "agent:main", "agent:main:a%0ab", "agent:main:main:heartbeat"] {
             assert_eq!(conversation(key).unwrap_err().code, "invalid_key", "{key}");

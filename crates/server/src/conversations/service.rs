@@ -253,7 +253,7 @@ impl ConversationService {
             directory: &request.here,
         }));
         let handle = ServiceHandle { conversations: conversations.clone(), heartbeats: heartbeats.clone() };
-        for (key, run) in conversations.continued() {
+        for (key, run) in conversations.continued().await {
             let (mailboxes, stop) = (self.mailboxes.clone(), stop.clone());
             tokio::spawn(async move {
                 stop.run_until_cancelled(follow(mailboxes, key, run)).await;

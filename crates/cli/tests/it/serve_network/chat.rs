@@ -237,3 +237,20 @@ fn socket_joins_a_session_that_a_request_began() {
     gate.open();
     server.ends(Signal::SIGTERM, 0);
 }
+
+#[test]
+fn limit_before_anything_is_said_is_no_empty_answer() {
+    let world = world([]);
+    configure(&world, &json!({ "budget": { "daily": 0.5 } }));
+    let world = crate::budget::priced_in(world);
+    let server = Server::start(&world);
+    for body in [asks("hi"), with(asks("hi"), "stream", json!(true))] {
+        let refused = server.post(PATH, &body);
+        refused.refuses(429, "daily_budget");
+        let text = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(text.contains("$0.00 of $0.50 used today"), "{text}");
+        assert!(refused.head.contains("x-should-retry: false"), "{refused:?}");
+    }
+    assert_eq!(world.requests().len(), 0);
+    server.ends(Signal::SIGTERM, 0);
+}

@@ -348,3 +348,32 @@ fn messages_of_a_removed_agent_wait_until_it_is_set_up_again() {
     }
     server.ends(Signal::SIGTERM, 0);
 }
+
+#[test]
+fn message_that_waited_behind_a_killed_run_says_how_it_ends() {
+    let (first, again) = (Gate::new(), Gate::new());
+    let refuses = Reply::error(400, "invalid_request_error", "no such thing");
+    let world = world([gated(&first, "Never."), gated(&again, "Gone on."), refuses]);
+    let server = Server::start(&world);
+    asks(&server, "Go.");
+    reached(&first);
+    let waits = asks(&server, "And then?");
+    drop(server);
+    first.open();
+    let server = Server::start(&world);
+    let mut reader = Reader::of(&server, MAIN);
+    reached(&again);
+    again.open();
+    let mut of = |status: &str| {
+        let mut news = reader.status(status);
+        while news["messages"] != json!([waits]) {
+            news = reader.status(status);
+        }
+        news
+    };
+    of("started");
+    let ended = of("ended");
+    assert_eq!(ended["outcome"], "failed", "{ended}");
+    assert!(ended["reason"].as_str().unwrap().contains("no such thing"), "{ended}");
+    server.ends(Signal::SIGTERM, 0);
+}

@@ -158,3 +158,16 @@ fn token_file_of_others_is_refused() {
     std::fs::write(world.path("home/.quipu/serve.token"), "short").unwrap();
     world.run(&["serve", "--listen", "127.0.0.1:0"]).fails(1, &["remove it to get another token"]);
 }
+
+#[test]
+fn server_without_a_usable_store_does_not_start() {
+    let world = world([]);
+    world.unchecked();
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--json"];
+    std::fs::write(world.store(), "just some words, and enough of them that no header fits\n".repeat(200))
+        .unwrap();
+    world.run(&serve).fails(4, &["quipu.db", "--store"]);
+    std::fs::remove_file(world.store()).unwrap();
+    std::fs::create_dir(world.store()).unwrap();
+    world.run(&serve).fails(4, &["quipu.db", "not a store"]);
+}
