@@ -11,8 +11,8 @@ use quipu::store::{
 };
 use quipu::{LiveChanges, OpenedSession, Session, Tool};
 use quipu_host::{
-    ChatGroup, ConversationPlace, Failure, Home, OpenRequest, Question, Sender, SessionAudience,
-    SessionTarget, SettingsToolFilter, agent_request,
+    ConversationPlace, Failure, Home, OpenRequest, Question, Sender, SessionTarget, SettingsToolFilter,
+    agent_request,
 };
 use tokio::sync::{
     Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock, Semaphore,
@@ -24,8 +24,8 @@ use crate::conversation_rules::{
 };
 use crate::desk::SessionObserver;
 use crate::heartbeat::HeartbeatSettings;
-use crate::keys::{AgentId, DEFAULT_AGENT, DirectKeys, KeyPlace, SessionKey};
-use crate::queue::{Authority, MessageGroup};
+use crate::keys::{AgentId, DEFAULT_AGENT, DirectKeys, SessionKey};
+use crate::queue::MessageGroup;
 use crate::source::{ConversationClaim, SessionSource, SourcedSession};
 use claims::{Claim, Claims};
 
@@ -780,50 +780,17 @@ fn listed(key: &SessionKey) -> Op {
     Op::InboxPut { session: conversation_inbox(ALL), item }
 }
 
-/// The agent of a conversation.
-fn agent_of(key: &SessionKey) -> &str {
-    key.agent().map_or(DEFAULT_AGENT, AgentId::as_str)
-}
-
-/// For whom a session of a conversation works, where nobody says who sent a message: the agent, and the group that the conversation is in.
-#[must_use]
-pub fn audience_of(key: &SessionKey) -> SessionAudience {
-    let (agent, sender) = (Some(agent_of(key).to_owned()), Some(Sender::default()));
-    SessionAudience { agent, group: group_of(key), sender, is_known_only: false }
-}
-
-/// The group that a conversation is in.
-fn group_of(key: &SessionKey) -> Option<ChatGroup> {
-    match key.place() {
-        KeyPlace::Room { channel, peer, .. } => {
-            Some(ChatGroup { channel: channel.clone(), room: peer.clone() })
-        }
-        _ => None,
-    }
-}
-
-/// Who sent a message, as far as its rights say so. The name that people see is left out: anybody can have it.
-fn sender_of(authority: &Authority) -> Sender {
-    let id = authority.sender.clone();
-    let given = id.as_deref().unwrap_or_default();
-    let is_number = |text: &&str| {
-        text.strip_prefix('+').is_some_and(|digits| {
-            (6..=15).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit())
-        })
-    };
-    let e164 = Some(given).filter(is_number).map(str::to_owned);
-    let username = given.strip_prefix('@').filter(|name| !name.is_empty()).map(str::to_owned);
-    Sender { id, e164, username, name: None }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+mod audience;
 mod claims;
 mod imported;
 mod said;
 
+pub use audience::audience_of;
+use audience::{agent_of, group_of, sender_of};
 pub use imported::{
     BindMode, ConversationBinding, ImportedConversation, KnownConversation, bind_conversation, conversations,
 };

@@ -8,7 +8,9 @@ use quipu_host::settings::{
     Effect, FileChange, KEYS, Key, ProjectUse, SettingError, SettingsFile, project_to_trust, set_setting,
     settings_schema, settings_table, trust_project, unset_setting,
 };
-use quipu_host::{Advice, Home, HostNotice, Observer, ProblemKind, Settings, SilentObserver, Source};
+use quipu_host::{
+    Advice, Home, HostNotice, Observer, ProblemKind, SandboxMode, Settings, SilentObserver, Source,
+};
 use serde_json::{Value, json};
 
 /// Hears what is told.

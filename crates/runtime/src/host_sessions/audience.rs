@@ -1,0 +1,42 @@
+//! For whom the session of a conversation works.
+
+use quipu_host::{ChatGroup, Sender, SessionAudience};
+
+use crate::keys::{AgentId, DEFAULT_AGENT, KeyPlace, SessionKey};
+use crate::queue::Authority;
+
+/// The agent of a conversation.
+pub(super) fn agent_of(key: &SessionKey) -> &str {
+    key.agent().map_or(DEFAULT_AGENT, AgentId::as_str)
+}
+
+/// For whom a session of a conversation works, where nobody says who sent a message: the agent, and the group that the conversation is in.
+#[must_use]
+pub fn audience_of(key: &SessionKey) -> SessionAudience {
+    let (agent, sender) = (Some(agent_of(key).to_owned()), Some(Sender::default()));
+    SessionAudience { agent, group: group_of(key), sender, is_known_only: false }
+}
+
+/// The group that a conversation is in.
+pub(super) fn group_of(key: &SessionKey) -> Option<ChatGroup> {
+    match key.place() {
+        KeyPlace::Room { channel, peer, .. } => {
+            Some(ChatGroup { channel: channel.clone(), room: peer.clone() })
+        }
+        _ => None,
+    }
+}
+
+/// Who sent a message, as far as its rights say so. The name that people see is left out: anybody can have it.
+pub(super) fn sender_of(authority: &Authority) -> Sender {
+    let id = authority.sender.clone();
+    let given = id.as_deref().unwrap_or_default();
+    let is_number = |text: &&str| {
+        text.strip_prefix('+').is_some_and(|digits| {
+            (6..=15).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit())
+        })
+    };
+    let e164 = Some(given).filter(is_number).map(str::to_owned);
+    let username = given.strip_prefix('@').filter(|name| !name.is_empty()).map(str::to_owned);
+    Sender { id, e164, username, name: None }
+}
