@@ -327,3 +327,35 @@ fn tasks_of_closed_lanes_are_told() {
     theirs.shutdown_background();
     assert_eq!(ours.block_on(ticket.wait()), Err(LaneError::Closed));
 }
+
+#[tokio::test(start_paused = true)]
+async fn task_that_waits_for_something_else_holds_no_place() {
+    let mut world = World::new();
+    world.lanes.set_limit(MAIN_LANE, 1);
+    let (a, b) = (key("agent:main:direct:a"), key("agent:main:direct:b"));
+    let behind = |world: &World, name, is_free: oneshot::Receiver<()>| {
+        let work = world.work(name);
+        world.lanes.enqueue_in_session_behind(&a, LaneTask::new(MAIN_LANE), is_free, |handle, _| work(handle))
+    };
+    let (free, is_free) = oneshot::channel();
+    let first = behind(&world, "a1", is_free);
+    let (free_again, is_free) = oneshot::channel();
+    let second = behind(&world, "a2", is_free);
+    let other = world.lanes.enqueue_in_session(&b, LaneTask::new(MAIN_LANE), world.work("b"));
+    let (name, go) = world.next().await;
+    assert_eq!(name, "b");
+    free.send(()).unwrap();
+    assert!(world.is_quiet().await, "the lane is full");
+    go.send(()).unwrap();
+    assert_eq!(other.wait().await, Ok("b"));
+    let (name, go) = world.next().await;
+    assert_eq!(name, "a1");
+    go.send(()).unwrap();
+    assert_eq!(first.wait().await, Ok("a1"));
+    // What waits when the end comes is refused where its lane is paused.
+    world.lanes.set_limit(MAIN_LANE, 0);
+    world.lanes.drain();
+    free_again.send(()).unwrap();
+    assert_eq!(second.wait().await, Err(LaneError::Draining));
+    world.lanes.idle().await;
+}
