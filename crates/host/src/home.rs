@@ -15,6 +15,7 @@ use quipu_workspace::ProcessRegistry;
 use crate::commands::CommandRegistry;
 use crate::commit_trailers::CommitTrailers;
 use crate::forgotten::ForgetFile;
+use crate::jobs::RunnerSeat;
 use crate::memory_watch::WatchedMemories;
 use crate::mentions::Mentions;
 use crate::observer::SharedObserver;
@@ -54,6 +55,8 @@ struct OpenedStore {
     store: Mutex<Weak<SqliteStore>>,
     /// That it is on a network was said.
     network_reported: AtomicBool,
+    /// Runners of its jobs that are one to those of other processes.
+    runners: Arc<RunnerSeat>,
 }
 
 /// The time, in milliseconds since the epoch.
@@ -288,6 +291,10 @@ impl Home {
             self.warn_with(told, Advice::MoveStore);
         }
         Ok(Arc::new(self.open(options)?))
+    }
+
+    pub(crate) fn runner_seat(&self) -> Arc<RunnerSeat> {
+        self.opened.runners.clone()
     }
 
     /// What to say when the store lies on another machine's disk.

@@ -12,7 +12,7 @@ use quipu_providers::{SchemaChange, schema_dialect, tool_schema};
 
 use crate::SessionAudience;
 use crate::saved::SavedPermissions;
-use crate::settings::{Settings, ToolSettings};
+use crate::settings::{Settings, ToolSettings, UNREADABLE};
 
 /// The sandbox that a session works in, as its tools depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,8 +156,12 @@ fn scope_lists<'a>(written: impl Iterator<Item = (PolicyLevel, &'a NameLists)>) 
     let (mut level, mut all) = (PolicyLevel::Global, NameLists::default());
     for (of, lists) in written.filter(|(_, lists)| **lists != NameLists::default()) {
         level = of;
-        if !lists.allow.is_empty() || !lists.also_allow.is_empty() {
-            (all.allow, all.also_allow) = (lists.allow.clone(), lists.also_allow.clone());
+        // Nobody knows what stood in one that cannot be read.
+        if !lists.allow.is_empty() && all.allow != [UNREADABLE] {
+            all.allow.clone_from(&lists.allow);
+        }
+        if !lists.also_allow.is_empty() {
+            all.also_allow.clone_from(&lists.also_allow);
         }
         all.deny.extend(lists.deny.iter().cloned());
     }

@@ -27,6 +27,17 @@ const MARKERS: &[&str] = &["[Tool Call:", "[Tool Result"];
 const ARGUMENTS: &str = "Arguments:";
 const FINAL: &[&str] = &["final"];
 
+/// Bytes of the arguments of a call that is told as text, at most.
+const ARGUMENTS_MOST: usize = 64 << 10;
+
+/// Where arguments end.
+enum ObjectEnd {
+    At(usize),
+    /// It may come.
+    Open,
+    None,
+}
+
 /// How tags are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TagOptions {
@@ -52,8 +63,6 @@ enum Family {
     Calls,
     Final,
     Token,
-    /// Of a call that is told as text.
-    Arguments,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,7 +160,6 @@ impl TagStripper {
     pub fn finish(&mut self) -> Vec<Segment> {
         let segments = self.read(true);
         self.fence = None;
-        self.hidden = self.hidden.filter(|family| *family != Family::Arguments);
         self.line_start = true;
         segments
     }
@@ -231,7 +239,7 @@ impl TagStripper {
             TagScan::Tag { length, family, closing, empty } => (length, family, closing, empty),
         };
         match family {
-            Family::Token | Family::Arguments => {
+            Family::Token => {
                 self.glued_to = self.last.filter(|last| !last.is_whitespace());
             }
             Family::Final => {
@@ -276,13 +284,41 @@ impl TagStripper {
                 1
             }
             MarkerScan::Marker { length, has_arguments } => {
+                let length = match has_arguments.then(|| self.arguments(text, length)) {
+                    None => length,
+                    Some(ObjectEnd::At(end)) => end,
+                    Some(ObjectEnd::Open) if !finish => return 0,
+                    // What has no end is the text of the answer.
+                    Some(ObjectEnd::Open | ObjectEnd::None) => {
+                        self.show("[", false, out);
+                        self.line_start = false;
+                        return 1;
+                    }
+                };
                 self.glued_to = self.last.filter(|last| !last.is_whitespace());
-                if has_arguments {
-                    self.hide(Family::Arguments);
-                    self.object = OpenObject::default();
-                }
                 length
             }
+        }
+    }
+
+    /// Where the arguments end that begin there. What is beyond the limit is not looked at, so that the answer is the same in whatever
+    /// pieces the text arrives.
+    fn arguments(&mut self, text: &str, begin: usize) -> ObjectEnd {
+        let end = text.floor_char_boundary(begin + ARGUMENTS_MOST);
+        let from = match self.searched > begin {
+            true => self.searched,
+            false => {
+                self.object = OpenObject::default();
+                begin
+            }
+        };
+        match self.object.end(&text[from..end]) {
+            Some(length) => ObjectEnd::At(from + length),
+            None if end == text.len() && end < begin + ARGUMENTS_MOST => {
+                self.searched = end;
+                ObjectEnd::Open
+            }
+            None => ObjectEnd::None,
         }
     }
 
@@ -294,13 +330,6 @@ impl TagStripper {
     }
 
     fn step_hidden(&mut self, family: Family, text: &str, finish: bool) -> usize {
-        if family == Family::Arguments {
-            let end = self.object.end(text);
-            if end.is_some() {
-                self.hidden = None;
-            }
-            return end.unwrap_or(text.len());
-        }
         let Some(mark) = text.find(['<', '`']) else {
             self.keep_hidden(text);
             return text.len();

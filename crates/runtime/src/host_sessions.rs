@@ -387,8 +387,8 @@ impl SessionSource for HostSessions {
         Box::pin(async move { ConversationClaim::held(self.0.claims.claim(key).await) })
     }
 
-    fn renew<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(self.renew_at(key, quipu_host::now()))
+    fn renew<'a>(&'a self, key: &'a SessionKey, at: UnixMs) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(self.renew_at(key, at))
     }
 
     fn heard<'a>(

@@ -419,7 +419,9 @@ impl Inner {
             }
         }
         if self.replies.as_ref().is_none_or(|replies| replies.owed(key).is_none()) {
-            self.sessions.renew(key).await.map_err(|failure| failure.message)?;
+            // As of then: who waited for an answer was not idle.
+            let at = turn.at.unwrap_or_else(quipu_host::now);
+            self.sessions.renew(key, at).await.map_err(|failure| failure.message)?;
         }
         let sourced = self.sessions.session_for(key, &turn.group).await.map_err(|failure| failure.message)?;
         let session = &sourced.session;

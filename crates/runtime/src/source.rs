@@ -4,6 +4,7 @@ use std::any::Any;
 
 use futures_util::future::BoxFuture;
 use quipu::Session;
+use quipu::protocol::UnixMs;
 
 use crate::conversation_rules::TurnCause;
 use crate::keys::SessionKey;
@@ -34,9 +35,13 @@ pub trait SessionSource: Send + Sync + 'static {
         Box::pin(std::future::ready(ConversationClaim::default()))
     }
 
-    /// A turn of a conversation is about to begin: it begins anew where it is to.
-    fn renew<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<(), quipu_host::Failure>> {
-        let _ = key;
+    /// A turn of a conversation is about to begin, whose message came at this time: it begins anew where it is to.
+    fn renew<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        at: UnixMs,
+    ) -> BoxFuture<'a, Result<(), quipu_host::Failure>> {
+        let _ = (key, at);
         Box::pin(std::future::ready(Ok(())))
     }
 

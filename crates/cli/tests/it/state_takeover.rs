@@ -677,6 +677,14 @@ fn denial_of_commands_is_never_lost_on_the_way() {
     world.run(&["import", "--state", "openclaw", "--json"]).exits(1);
     let agents = world.run(&["config", "get", "agents.byId"]).ok().json();
     assert_eq!(agents["main"]["tools"], json!({ "deny": ["*"] }));
+    // A file that is missing in its policy may have taken every tool.
+    for tools in [json!({ "$include": "./gone.json5" }), json!({ "sandbox": { "$include": "./gone.json5" } })]
+    {
+        let list = json!([{ "id": "main", "workspace": "~/../work", "tools": tools }]);
+        let (world, lines, ..) = taken(&json!({ "agents": { "list": list } }), one);
+        let agents = world.run(&["config", "get", "agents.byId"]).ok().json();
+        assert_eq!(agents["main"]["tools"], json!({ "deny": ["*"] }), "{lines:?}");
+    }
     // An agent that works nowhere is named.
     for workspace in [json!("clawd"), json!("${NOWHERE}/x"), json!(7)] {
         let config = json!({ "agents": { "list": [{ "id": "ops", "workspace": workspace }] }, "tools": { "exec": deny } });

@@ -121,6 +121,6 @@ async fn work(home: &Home, stop: &CancellationToken, reported: Arc<NoticeSet>) -
     let sealer = home.engine(store.clone(), &home.settings())?.sealer().clone();
     let models = models_for_jobs(home, store.clone());
     let runner = JobRunner::new(store, handlers(home), home.shared_observer(), sealer).with_models(models);
-    runner.sharing(reported).run_while_needed(stop).await;
+    runner.beside_others_of(home).sharing(reported).run_while_needed(stop).await;
     Ok(())
 }

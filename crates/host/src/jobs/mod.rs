@@ -32,6 +32,7 @@ pub use drive::{keep_dream_jobs, run_alongside, watch_alongside};
 pub use import_now::IMPORT_NOW;
 pub use import_watch::{IMPORT_WATCH, ImportWatch};
 pub use models::models_for_jobs;
+pub(crate) use runner::RunnerSeat;
 pub use runner::{DueRun, JobRunner, RunnerOptions};
 pub use scheduled::{BuiltInWork, ScheduledHandler, WorkEnd};
 

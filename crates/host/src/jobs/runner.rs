@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::{DropReason, HEARTBEAT_JOB, JobContext, JobError, JobHandler, JobNotice, JobOutcome, MakeRunner};
-use crate::Observer;
+use crate::{Home, Observer};
 
 /// Bytes of an error that are looked at.
 const ERROR_READ: usize = 64 << 10;
@@ -80,7 +80,7 @@ pub enum DueRun {
 }
 
 /// Runs the jobs of a store: those that are due, in the order in which they became due, of each kind as many at once as its
-/// handler says. Of all runners of a store, in all processes, one runs jobs at a time.
+/// handler says. Of all runners of a store, in all processes, one runs jobs at a time; those that are [beside each other](Self::beside_others_of) are one.
 pub struct JobRunner {
     jobs: Arc<dyn Jobs>,
     handlers: Vec<Arc<dyn JobHandler>>,
@@ -88,11 +88,25 @@ pub struct JobRunner {
     sealer: Arc<Sealer>,
     clock: Arc<dyn Clock>,
     options: RunnerOptions,
-    owner: Owner,
+    seat: Arc<RunnerSeat>,
     /// What was said and is said once.
     reported: Arc<NoticeSet>,
     /// Makes what asks models for jobs.
     models: Option<Arc<MakeRunner>>,
+}
+
+/// What runners are one of to others: they run jobs at a time when one of them may.
+#[derive(Debug)]
+pub(crate) struct RunnerSeat {
+    owner: Owner,
+    /// How many of them run jobs, or ran some and did not let others yet.
+    leading: AtomicUsize,
+}
+
+impl Default for RunnerSeat {
+    fn default() -> Self {
+        Self { owner: owner(), leading: AtomicUsize::new(0) }
+    }
 }
 
 /// Notices that were reported already, by any runner that shares the set.
@@ -212,10 +226,16 @@ impl JobRunner {
             sealer,
             clock: Arc::new(SystemClock),
             options: RunnerOptions::default(),
-            owner: owner(),
+            seat: Arc::default(),
             reported: Arc::default(),
             models: None,
         }
+    }
+
+    /// Runs jobs also while others of this home in this process do, of other kinds: to other processes they are one.
+    #[must_use]
+    pub fn beside_others_of(self, home: &Home) -> Self {
+        Self { seat: home.runner_seat(), ..self }
     }
 
     /// Says nothing once more that another one said.
@@ -326,14 +346,16 @@ impl JobRunner {
                 break;
             }
             // Each time: a job may have taken long, and this process may have stood still.
-            let lease = match self.jobs.lead_jobs(&self.owner, self.now(), self.options.lease).await? {
+            let lease = match self.jobs.lead_jobs(&self.seat.owner, self.now(), self.options.lease).await? {
                 RunnerLeaseOutcome::Granted(lease) => lease,
                 RunnerLeaseOutcome::Refused { owner, until } => {
                     leader = Some((owner, until));
                     break;
                 }
             };
-            running.leads = true;
+            if !std::mem::replace(&mut running.leads, true) {
+                self.seat.leading.fetch_add(1, Ordering::SeqCst);
+            }
             let kinds: Vec<&str> = self.open_handlers(running).map(|handler| handler.kind()).collect();
             let claim = match self.jobs.claim_job(&lease, &kinds, self.now(), self.options.lease).await {
                 Ok(ClaimOutcome::Job(claim)) => *claim,
@@ -419,12 +441,13 @@ impl JobRunner {
 
     /// Lets others run jobs. Where that cannot be stored, they wait until the lease ends.
     async fn resign(&self, running: &mut RunningJobs<'_>) {
-        if !std::mem::take(&mut running.leads) {
+        // The last one lets others.
+        if !std::mem::take(&mut running.leads) || self.seat.leading.fetch_sub(1, Ordering::SeqCst) > 1 {
             return;
         }
         // Under the fence that it has now.
         if let Ok(RunnerLeaseOutcome::Granted(lease)) =
-            self.jobs.lead_jobs(&self.owner, self.now(), self.options.lease).await
+            self.jobs.lead_jobs(&self.seat.owner, self.now(), self.options.lease).await
         {
             drop(self.jobs.resign_jobs(&lease).await);
         }
@@ -532,7 +555,7 @@ impl JobRunner {
                     }
                     // What else is wrong with the store may pass before the leases end; so may the right to run jobs, and
                     // the job is still ours.
-                    drop(self.jobs.lead_jobs(&self.owner, now, self.options.lease).await);
+                    drop(self.jobs.lead_jobs(&self.seat.owner, now, self.options.lease).await);
                 }
             }
         };

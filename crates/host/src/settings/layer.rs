@@ -197,6 +197,8 @@ pub(super) struct Layer {
     /// The values that can be used, by the names of their settings.
     pub(super) values: BTreeMap<&'static str, Value>,
     pub(super) problems: Vec<Problem>,
+    /// All values are those that take the place of what a file may say that was never read.
+    pub(super) is_closed: bool,
 }
 
 /// Bytes of a file; `None` where there is none.
@@ -265,6 +267,7 @@ impl Layer {
                 effects.push(effect);
             }
         }
+        self.is_closed = true;
         if let Some(key) = names.first() {
             let what = format!("{} cannot be read: {}", names.join(", "), effects.join("; "));
             let kind = ProblemKind::Invalid { key, what };
@@ -348,8 +351,9 @@ impl Layer {
     /// What could be used before and cannot any more stays as it was.
     pub(super) fn keep_from(&mut self, before: &Self) {
         let is_lost = self.problems.iter().any(Problem::is_of_the_whole);
-        if is_lost && !before.values.is_empty() {
+        if is_lost && !before.is_closed && !before.values.is_empty() {
             // What was closed is known.
+            self.is_closed = false;
             self.problems.retain(|problem| !matches!(problem.kind, ProblemKind::Invalid { .. }));
             self.values.clear();
         }

@@ -59,6 +59,7 @@ pub use self::shared::{HookBudget, SharedHistory};
 pub use self::table::{Effect, Item, KEYS, Key, Kind, ProjectUse};
 pub use self::tool_policies::PolicyTable;
 pub use self::tools::ToolSettings;
+pub(crate) use self::tools::UNREADABLE;
 use quipu::rules::{Effect as RuleEffect, Rule};
 
 /// The models that go on where the chosen one cannot.

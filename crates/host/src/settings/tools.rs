@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::tool_policies::{closed_members, group_policies, list_of, provider_policies, sender_policies};
 
 /// An entry that is the name of no tool, and no program.
-pub(super) const UNREADABLE: &str = "(unreadable)";
+pub(crate) const UNREADABLE: &str = "(unreadable)";
 
 /// The members of `tools`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

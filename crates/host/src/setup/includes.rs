@@ -102,7 +102,7 @@ fn resolved(path: &Path, text: &str) -> Result<Resolved, (usize, String)> {
 #[derive(Clone, Copy, PartialEq)]
 enum ObjectPlace {
     Member,
-    /// In a list. What is missing of it stays named, for whoever has to know that it is not whole.
+    /// In a list, or below what is. What is missing of it stays named, for whoever has to know that it is not whole.
     Item,
 }
 
@@ -137,7 +137,7 @@ impl IncludeReader<'_> {
         }
         let (mut includes, own): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|entry| member_name(&entry.key, above) == INCLUDE);
-        let own: Vec<Entry> = own.into_iter().map(|entry| self.member(chain, entry)).collect();
+        let own: Vec<Entry> = own.into_iter().map(|entry| self.member(chain, entry, place)).collect();
         let own = (object_of(above, &own), own);
         let Some(include) = includes.pop() else { return own };
         let problems = self.problems.len();
@@ -177,11 +177,11 @@ impl IncludeReader<'_> {
         self.problems.push(IncludeProblem { file, line: include.line, key: above.to_owned(), why });
     }
 
-    fn member(&mut self, chain: &[PathBuf], mut entry: Entry) -> Entry {
+    fn member(&mut self, chain: &[PathBuf], mut entry: Entry, place: ObjectPlace) -> Entry {
         let value = take(&mut entry.value);
         if value.is_object() {
             let members = take(&mut entry.members);
-            (entry.value, entry.members) = self.object(chain, &entry.key, members, ObjectPlace::Member);
+            (entry.value, entry.members) = self.object(chain, &entry.key, members, place);
         } else {
             entry.value = self.items(chain, &entry, &entry.key, value);
         }

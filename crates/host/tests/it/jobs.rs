@@ -383,6 +383,43 @@ async fn next_runner_takes_over_from_one_killed_at_any_step() {
 }
 
 #[tokio::test]
+async fn runners_beside_each_other_run_jobs_at_the_same_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::at(dir.path(), Arc::new(SilentObserver));
+    let store = open(&dir.path().join("quipu.db"));
+    let (begun, over) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let (says, waits) = (begun.clone(), over.clone());
+    let long = does("long", Duration::from_secs(600), move |_, _| {
+        let (says, waits) = (says.clone(), waits.clone());
+        Box::pin(async move {
+            says.notify_one();
+            waits.notified().await;
+            Ok(JobOutcome::Done)
+        })
+    });
+    let short = || does("short", Duration::from_secs(600), |_, _| Box::pin(async { Ok(JobOutcome::Done) }));
+    let beside =
+        |handler| runner(store.clone(), vec![handler], Arc::new(SilentObserver)).beside_others_of(&home);
+    let elsewhere = runner(store.clone(), vec![short()], Arc::new(SilentObserver));
+    let stop = CancellationToken::new();
+    store.put_job(new_job("l", "long", ""), now()).await.unwrap();
+    let (first, second) = (beside(long), beside(short()));
+    let others = async {
+        begun.notified().await;
+        store.put_job(new_job("s", "short", ""), now()).await.unwrap();
+        assert!(matches!(elsewhere.run_due(&stop).await.unwrap(), DueRun::Busy { .. }));
+        assert_eq!(second.run_due(&stop).await.unwrap(), DueRun::Ran { finished: 1, failed: 0 });
+        // The one that ended did not let others for the one that works.
+        assert!(matches!(elsewhere.run_due(&stop).await.unwrap(), DueRun::Busy { .. }));
+        over.notify_one();
+    };
+    let (ran, ()) = tokio::join!(first.run_due(&stop), others);
+    assert_eq!(ran.unwrap(), DueRun::Ran { finished: 1, failed: 0 });
+    store.put_job(new_job("t", "short", ""), now()).await.unwrap();
+    assert_eq!(elsewhere.run_due(&stop).await.unwrap(), DueRun::Ran { finished: 1, failed: 0 });
+}
+
+#[tokio::test]
 async fn attempts_are_used_up_by_runners_that_die() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("quipu.db"));

@@ -352,6 +352,7 @@ impl ReplyStream {
     fn show_whole(&mut self) {
         let text = visible_text(&self.message.raw, TagOptions { enforce_final: self.options.enforce_final });
         let mut parser = DirectiveParser::checking(self.options.media_check.clone());
+        parser.knows_files(&self.left.files);
         let mut gate = SilenceGate::new();
         let mut directives = parser.push(&Segment::Text(text));
         directives.extend(parser.finish());

@@ -112,6 +112,11 @@ fn tags_are_stripped_in_every_split_in_two() {
             "[Tool Results] and [Tool Call x] [Tool",
         ),
         (TagOptions::default(), "[Tool Call: half", "[Tool Call: half"),
+        (
+            TagOptions::default(),
+            "[Tool Call: read] {\"path\": \"a and there it stopped. <think>x</think>So: {}",
+            "[Tool Call: read] {\"path\": \"a and there it stopped. So: {}",
+        ),
         (TagOptions::default(), "[[Tool Call: x]] stays", "[[Tool Call: x]] stays"),
         (TagOptions::default(), "leaked reasoning</think> Answer", "Answer"),
         (TagOptions::default(), "kept</think>  ", "kept"),

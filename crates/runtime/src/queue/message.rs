@@ -166,6 +166,9 @@ pub struct QueueTurn {
     /// Whether it came to interrupt what ran before it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub interrupts: bool,
+    /// When the newest of its messages came, however long it waited; `None` in rows of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<UnixMs>,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -187,7 +190,8 @@ impl QueueTurn {
         let members = messages.iter().map(|message| message.id.clone()).collect();
         let message_ids = messages.iter().filter_map(|message| message.message_id.clone()).collect();
         let interrupts = messages.iter().any(|message| message.mode == BusyMode::Interrupt);
-        Some(Self { id: format!("turn-{first}").into(), members, message_ids, group, input, interrupts })
+        let at = messages.iter().map(|message| message.at).max();
+        Some(Self { id: format!("turn-{first}").into(), members, message_ids, group, input, interrupts, at })
     }
 }
 

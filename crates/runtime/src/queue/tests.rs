@@ -154,6 +154,18 @@ fn collect_joins_what_belongs_together_only() {
 }
 
 #[test]
+fn turn_came_when_its_newest_message_did() {
+    let mut queue = busy();
+    for (id, at) in [("a", 9), ("b", 7)] {
+        let message = QueuedMessage { at, ..message(id, "anna", id) };
+        assert_eq!(queue.on(QueueInput::Arrived(message.into(), policy(BusyMode::Collect)), 10), []);
+    }
+    assert_eq!(finish(&mut queue, 20), []);
+    assert_eq!(started(&queue.on(QueueInput::Tick, 5_000)), [["a", "b"]]);
+    assert_eq!(queue.active().unwrap().at, Some(9));
+}
+
+#[test]
 fn collected_prompt_says_who_said_what() {
     let mut queue = busy();
     let mut second = message("2", "anna", "look");

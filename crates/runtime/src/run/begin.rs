@@ -1,6 +1,6 @@
 //! How runs come to their turn: in their conversation first, then among those that run.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -25,8 +25,10 @@ impl Conversations {
         let lanes = self.0.lanes.clone();
         let (inner, of, run) = (self.0.clone(), key.clone(), turn.clone());
         let (give, result) = oneshot::channel();
-        let claim = self.0.clone().claim(key.clone(), stop.clone());
+        let waiting = WaitingClaim::default();
+        let claim = self.0.clone().claim(key.clone(), stop.clone(), waiting.clone());
         let ticket = lanes.enqueue_in_session_behind(&key, task, claim, move |handle, claim| async move {
+            let claim = claim.take();
             if control.stop.begins() {
                 drop(give.send(inner.attempt(&of, &run, &handle, control).await));
             }
@@ -37,7 +39,10 @@ impl Conversations {
             let result = tokio::select! {
                 biased;
                 // It does not hold up who stops it that the lane is full, or that a front works in the conversation.
-                () = stop.given_up() => Err(STOPPED.into()),
+                () = stop.given_up() => {
+                    drop(waiting.take());
+                    Err(STOPPED.into())
+                }
                 result = result => match result {
                     Ok(result) => result,
                     Err(_) => Err(ticket.wait().await.err().map_or_else(String::new, |why| why.to_string())),
@@ -61,8 +66,10 @@ impl Conversations {
         let (members, turn) = (owed.members.clone(), owed.turn.clone());
         let (give, result) = oneshot::channel();
         let (of, task_inner, own) = (of, inner.clone(), stop.clone());
-        let claim = self.0.clone().claim(key.clone(), stop.clone());
+        let waiting = WaitingClaim::default();
+        let claim = self.0.clone().claim(key.clone(), stop.clone(), waiting.clone());
         drop(self.0.lanes.enqueue_in_session_behind(key, task, claim, move |handle, claim| async move {
+            let claim = claim.take();
             if own.begins() {
                 drop(give.send(task_inner.answer_owed(&of, owed, &handle, &own).await));
             }
@@ -72,7 +79,10 @@ impl Conversations {
         tokio::spawn(async move {
             let done = tokio::select! {
                 biased;
-                () = stop.given_up() => Ok(()),
+                () = stop.given_up() => {
+                    drop(waiting.take());
+                    Ok(())
+                }
                 done = result => done.unwrap_or_else(|_| Err("the run broke off".into())),
             };
             if stop.asked.is_cancelled() {
@@ -97,12 +107,26 @@ impl Conversations {
 }
 
 impl Inner {
-    /// The conversation for a run, once no front works in it by itself; `None` for a run that does not begin.
-    async fn claim(self: Arc<Self>, key: SessionKey, stop: RunStop) -> Option<ConversationClaim> {
+    /// The conversation for a run, once no front works in it by itself; nothing for a run that does not begin.
+    async fn claim(self: Arc<Self>, key: SessionKey, stop: RunStop, waiting: WaitingClaim) -> WaitingClaim {
         tokio::select! {
-            claim = self.sessions.claim(&key) => Some(claim),
-            () = stop.given_up() => None,
+            claim = self.sessions.claim(&key) => *lock(&waiting.0) = Some(claim),
+            () = stop.given_up() => {}
         }
+        if stop.is_given_up() {
+            drop(waiting.take());
+        }
+        waiting
+    }
+}
+
+/// The conversation of a run that waits for its place. A run that is stopped meanwhile gives it back at once.
+#[derive(Clone, Default)]
+struct WaitingClaim(Arc<Mutex<Option<ConversationClaim>>>);
+
+impl WaitingClaim {
+    fn take(&self) -> Option<ConversationClaim> {
+        lock(&self.0).take()
     }
 }
 

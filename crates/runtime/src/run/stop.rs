@@ -30,6 +30,11 @@ impl RunStop {
         *self.begun.get_or_init(|| true)
     }
 
+    /// Whether it was stopped before it began.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.begun.get() == Some(&false)
+    }
+
     /// From here on a message that interrupts aborts the run; one that came before is met by who continues it, in the inbox.
     pub(super) fn continues(&self) {
         self.continues.store(true, Ordering::SeqCst);

@@ -588,6 +588,29 @@ async fn message_that_waits_for_a_front_is_stopped_at_once() {
 }
 
 #[tokio::test]
+async fn message_that_is_stopped_before_its_place_holds_up_no_front() {
+    let world = World::new([]);
+    let sessions = world.sessions(0).await;
+    let all = sessions.clone();
+    let work = |conversations: Conversations, lanes: Lanes| async move {
+        lanes.set_limit(MAIN_LANE, 0);
+        let message = request("agent:main:main", "first", BusyMode::Followup);
+        let (key, authority) = (message.key.clone(), message.message.authority.clone());
+        let first = conversations.start(message).await.unwrap();
+        while !lanes.status().iter().any(|lane| lane.lane == MAIN_LANE && lane.waiting == 1) {
+            tokio::task::yield_now().await;
+        }
+        conversations.stop(&key, authority).await.unwrap();
+        assert_eq!(first.outcome().await, Err(RunError::Dropped(DropReason::Stopped)));
+        // Nobody runs, and no place is free.
+        drop(all.of_host().borrow(&key).await.unwrap());
+        lanes.set_limit(MAIN_LANE, 4);
+    };
+    world.serve_sessions(sessions, None, |all| all, work).await;
+    assert_eq!(world.server.requests().len(), 0);
+}
+
+#[tokio::test]
 async fn front_waits_for_a_message_that_came_first() {
     let world = World::new([says("one")]);
     let sessions = world.sessions(0).await;

@@ -108,11 +108,12 @@ async fn in_turn(
         if agent.is_none() && name != DEFAULT_AGENT {
             return Err(unknown_agent(name));
         }
+        let came = quipu_host::now();
         let taken = async {
             let turn = front.chats.turns.turn(key).await?;
             let sessions = front.conversations.sessions(&front.conversation_options).await;
             let sessions = sessions.map_err(|failure| unopened(&failure))?;
-            sessions.renew(key).await.map_err(|failure| unopened(&failure))?;
+            sessions.renew(key, came).await.map_err(|failure| unopened(&failure))?;
             // Its messages of other routes wait meanwhile.
             let borrowed = sessions.borrow(key).await;
             let borrowed = borrowed.map_err(|error| unopened(&error.into()))?;

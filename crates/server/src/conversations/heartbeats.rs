@@ -202,7 +202,9 @@ impl ServerHeartbeats {
     async fn run_jobs(self: &Arc<Self>) {
         let handler = Arc::new(DueHeartbeats(self.clone(), HeartbeatJob::new(self.heartbeats.clone())));
         let runner =
-            JobRunner::new(self.jobs.clone(), vec![handler], Arc::new(SilentObserver), self.sealer.clone());
+            JobRunner::new(self.jobs.clone(), vec![handler], Arc::new(SilentObserver), self.sealer.clone())
+                // A heartbeat does not wait for the jobs that run in this process.
+                .beside_others_of(&self.home);
         let mut is_on = self.is_on.subscribe();
         while is_on.wait_for(|on| *on).await.is_ok() {
             let stop = CancellationToken::new();
