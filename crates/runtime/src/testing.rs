@@ -95,7 +95,7 @@ pub(crate) fn home(dir: &std::path::Path, url: &str) -> Home {
     let provider = json!({ "baseUrl": url, "apiKey": "key", "api": "anthropic-messages", "models": [model] });
     let models = json!({ "providers": { "testing": provider } });
     std::fs::write(path.join("home/models.json"), models.to_string()).unwrap();
-    let settings = json!({ "retry": { "baseDelayMs": 1 }, "defaultModel": "test-1" });
+    let settings = json!({ "retry": { "baseDelayMs": 1 }, "defaultModel": "test-1", "agents": { "byId": { "other": {} } } });
     std::fs::write(path.join("home/settings.json"), settings.to_string()).unwrap();
     Home::at(path.join("home"), Arc::new(SilentObserver))
 }
