@@ -10,9 +10,9 @@ const SOURCE_MOST: usize = 4096;
 
 /// Which files a reply may send, by the names that its text has for them. Cheap to clone.
 #[derive(Clone)]
-pub struct MediaCheck(Arc<FileOf>);
+pub struct MediaCheck(Arc<FileChoice>);
 
-type FileOf = dyn Fn(&str) -> Option<String> + Send + Sync;
+type FileChoice = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 impl MediaCheck {
     /// `file` gives what is sent for a name, such as the true path of the file; `None` where nothing may be sent for it.

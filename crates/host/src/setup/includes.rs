@@ -70,9 +70,9 @@ pub(crate) fn has_include(value: &Value) -> bool {
     }
 }
 
-type Resolved = (Value, Vec<Entry>, Vec<IncludeProblem>);
+type ResolvedConfig = (Value, Vec<Entry>, Vec<IncludeProblem>);
 
-fn resolved(path: &Path, text: &str) -> Result<Resolved, (usize, String)> {
+fn resolved(path: &Path, text: &str) -> Result<ResolvedConfig, (usize, String)> {
     let cannot = |error: std::io::Error| (1, format!("it cannot be read: {error}"));
     let real = path.canonicalize().map_err(cannot)?;
     // Of a link to a collection of settings the files beside the link are meant.

@@ -389,7 +389,7 @@ async fn said(world: &World, key: &str) -> Option<serde_json::Value> {
 }
 
 #[tokio::test]
-async fn only_people_keep_a_conversation_going() {
+async fn people_alone_keep_a_conversation_going() {
     let world = World::new((0..2).map(|n| says(&format!("answer {n}"))));
     let key = "agent:main:main";
     let mut of_system = request(key, "The build is done.", BusyMode::Followup);
