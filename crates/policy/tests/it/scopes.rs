@@ -234,7 +234,7 @@ fn sandbox_has_its_own_tools_unless_told_otherwise() {
         let lists = sandbox_lists(&written);
         report(&PolicyInput { sandbox: &[(PolicyLevel::Global, &lists)], ..PolicyInput::default() }).kept
     };
-    assert_eq!(kept(NameLists::default()), ["read", "bash", "background", "edit", "write", "task"]);
+    assert_eq!(kept(NameLists::default()), ["read", "bash", "background", "edit", "write", "task", "todo"]);
     let opened = NameLists { also_allow: words(&["schedule"]), ..NameLists::default() };
     assert!(kept(opened).contains(&"schedule".to_owned()));
     assert_eq!(kept(NameLists { allow: words(&["read"]), ..NameLists::default() }), ["read"]);
