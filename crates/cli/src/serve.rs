@@ -195,7 +195,7 @@ async fn on_network(home: &Home, args: &ServeArgs) -> Result<(), Failure> {
     let directory = args.place.directory()?;
     // Before anything is written, an address of other machines is refused.
     let listener = args.place.listener().await?;
-    // Before clients are told where it is: one that cannot be used is no server.
+    // Before clients learn where it is: one that cannot be used is no server.
     drop(home.store().await?);
     let (file, access) = match args.place.no_token {
         true => (None, Access::Anyone),

@@ -426,7 +426,7 @@ async fn prepare(
         && replay.is_none()
         && !request.in_memory
     {
-        crate::schedule_tool::install(&mut options, home);
+        crate::schedule_tool::install(&mut options, home, request.audience.agent.as_deref());
     }
     // What is replayed costs nothing.
     let budget = if replay.is_some() { None } else { crate::budget::budget_of(home, request.daily_budget)? };

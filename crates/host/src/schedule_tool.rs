@@ -80,16 +80,18 @@ fn parameters() -> Value {
 /// What the sessions of jobs are like: no more able than the one that adds them.
 struct JobSession {
     cwd: PathBuf,
+    agent: Option<String>,
     model: String,
     tools: Vec<String>,
 }
 
-/// Gives a session the tool, and the step that asks.
-pub(crate) fn install(options: &mut SessionOptions, home: &Home) {
+/// Gives a session of this agent the tool, and the step that asks.
+pub(crate) fn install(options: &mut SessionOptions, home: &Home, agent: Option<&str>) {
     let home = home.without_commands();
     let names = options.tools.iter().map(|tool| tool.spec().name.clone());
     let able = Arc::new(JobSession {
         cwd: options.cwd.clone(),
+        agent: agent.map(str::to_owned),
         model: format!("{}/{}", options.model.provider, options.model.id),
         tools: names.filter(|name| LISTED_TOOLS.contains(&name.as_str())).collect(),
     });
@@ -196,16 +198,14 @@ async fn run(home: &Home, able: &JobSession, arguments: Value) -> Result<String,
             if let Some(why) = arguments.refusal(now) {
                 return Err(why);
             }
+            let prompt = arguments.prompt.clone().unwrap_or_default();
             let work = PromptWork {
-                prompt: arguments.prompt.clone().unwrap_or_default(),
-                cwd: able.cwd.to_string_lossy().into_owned(),
+                agent: able.agent.clone(),
                 model: Some(able.model.clone()),
                 budget: arguments.budget,
-                daily_budget: None,
-                daily_tokens: None,
-                max_turns: None,
                 tools: Some(able.tools.clone()),
                 by_model: true,
+                ..PromptWork::new(prompt, able.cwd.to_string_lossy())
             };
             let scheduled = ScheduledJob {
                 when: arguments.when(now)?,
@@ -276,7 +276,7 @@ impl SchedulePolicy {
                     Some(budget) => format!(", for up to ${budget} each time"),
                     None => ", without a budget: only with a model that costs nothing".to_owned(),
                 };
-                let JobSession { cwd, model, tools } = &*self.0;
+                let JobSession { agent: _, cwd, model, tools } = &*self.0;
                 let tools = if tools.is_empty() { "no tools".to_owned() } else { tools.join(", ") };
                 let (times, cwd) = (one_line(&arguments.times(), 100), cwd.display());
                 format!(

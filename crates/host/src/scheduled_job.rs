@@ -72,6 +72,9 @@ pub struct PromptWork {
     pub prompt: String,
     /// The directory of the session.
     pub cwd: String,
+    /// The agent whose tools and budget count, by its id in `agents.byId`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// The model; that of a new session where none is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -96,6 +99,22 @@ pub struct PromptWork {
 }
 
 impl PromptWork {
+    /// Of a person, without limits of its own: only models that cost nothing answer it.
+    pub fn new(prompt: impl Into<String>, cwd: impl Into<String>) -> Self {
+        Self {
+            prompt: prompt.into(),
+            cwd: cwd.into(),
+            agent: None,
+            model: None,
+            budget: None,
+            daily_budget: None,
+            daily_tokens: None,
+            max_turns: None,
+            tools: None,
+            by_model: false,
+        }
+    }
+
     /// What all runs of a day may use, for the job of this key; `None` where they have no limit.
     #[must_use]
     pub fn account(&self, key: &str) -> Option<AccountBudget> {

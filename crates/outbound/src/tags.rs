@@ -27,7 +27,7 @@ const MARKERS: &[&str] = &["[Tool Call:", "[Tool Result"];
 const ARGUMENTS: &str = "Arguments:";
 const FINAL: &[&str] = &["final"];
 
-/// Bytes of the arguments of a call that is told as text, at most.
+/// Bytes of the arguments of a call that is written as text, at most.
 const ARGUMENTS_MOST: usize = 64 << 10;
 
 /// Where arguments end.
@@ -108,7 +108,7 @@ pub struct TagStripper {
     in_final: bool,
     any_visible: bool,
     orphan: bool,
-    /// The arguments of a call that is told as text.
+    /// The arguments of a call that is written as text.
     object: OpenObject,
     /// A closing tag was taken for code in the reasoning that is open.
     quoted_close: bool,
@@ -564,7 +564,7 @@ impl OpenObject {
 }
 
 enum MarkerScan {
-    /// A call or result told as text, and whether a JSON object follows these bytes that belongs to it.
+    /// A call or result written as text, and whether a JSON object follows these bytes that belongs to it.
     Marker {
         length: usize,
         has_arguments: bool,

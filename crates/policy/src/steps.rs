@@ -68,6 +68,21 @@ pub struct Sender {
     pub name: Option<String>,
 }
 
+impl Sender {
+    /// Who has this id: `+` and digits are a phone number too, and `@name` is the name of an account. The name that people see is left
+    /// out: anybody can have it.
+    pub fn of_id(id: &str) -> Self {
+        let is_number = |text: &&str| {
+            text.strip_prefix('+').is_some_and(|digits| {
+                (6..=15).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit())
+            })
+        };
+        let e164 = Some(id).filter(is_number).map(str::to_owned);
+        let username = id.strip_prefix('@').filter(|name| !name.is_empty()).map(str::to_owned);
+        Self { id: Some(id.to_owned()), e164, username, name: None }
+    }
+}
+
 /// What narrows a sub-agent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SubAgentPolicy {

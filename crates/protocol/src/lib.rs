@@ -4,6 +4,7 @@
 //! stored, sent or drawn. Wire names follow Pi's session format, so that a [`Message`] serialises to the JSON
 //! that Pi reads.
 
+mod agent_id;
 mod ask;
 mod background;
 mod call;
@@ -31,6 +32,7 @@ mod snapshot;
 mod tagged;
 mod thinking;
 
+pub use agent_id::*;
 pub use ask::*;
 pub use background::*;
 pub use call::*;

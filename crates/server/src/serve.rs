@@ -23,7 +23,7 @@ use crate::options::ServerOptions;
 use crate::routes;
 use crate::stall::StallGuard;
 
-/// Connections for which there is no place that are still told so at most.
+/// Connections for which there is no place that still get an error, at most.
 const REFUSALS: usize = 64;
 /// How long such a connection may still send.
 const REFUSED: Duration = Duration::from_secs(1);

@@ -114,7 +114,7 @@ fn hostile_files_of_a_state_are_reported_one_by_one() {
             "agents/main/agent/auth-profiles.json: it is not valid JSON (line 1, column 14)",
             "agents/main/agent/auth-state.json: it is not a JSON object",
             "agents/main/sessions/dir.jsonl: it is not a regular file",
-            "agents/main/sessions/gone.jsonl: it cannot be read: entity not found",
+            "agents/main/sessions/gone.jsonl: it cannot be read: No such file or directory (os error 2)",
             "agents/main/sessions/out.jsonl: it is a link out of the state directory",
             "cron/jobs.json: it has 1073741824 bytes; the limit is 67108864",
             "exec-approvals.json: it is a link out of the state directory",

@@ -18,12 +18,13 @@ fn group(text: &str) -> Result<ChatGroup, String> {
 /// Who sent a message.
 fn sender(text: &str) -> Result<Sender, String> {
     let (kind, value) = match text.split_once(':') {
-        Some((kind @ ("id" | "e164" | "username"), value)) => (kind, value),
-        _ => ("id", text),
+        Some((kind @ ("id" | "e164" | "username"), value)) => (Some(kind), value),
+        _ => (None, text),
     };
     if value.is_empty() {
         return Err("it is empty".to_owned());
     }
+    let Some(kind) = kind else { return Ok(Sender::of_id(value)) };
     let of = |wanted: &str| (kind == wanted).then(|| value.to_owned());
     Ok(Sender { id: of("id"), e164: of("e164"), username: of("username"), name: None })
 }

@@ -215,15 +215,13 @@ impl PromptArgs {
         };
         let cwd = cwd.to_str().ok_or_else(|| Failure::usage("the path of the directory is not text"))?;
         Ok(PromptWork {
-            prompt: self.prompt.clone(),
-            cwd: cwd.to_owned(),
             model: self.model.clone(),
             budget: self.budget,
             daily_budget: self.daily_budget,
             daily_tokens: self.daily_tokens,
             max_turns: self.max_turns,
             tools: self.tools.clone(),
-            by_model: false,
+            ..PromptWork::new(&*self.prompt, cwd)
         })
     }
 }

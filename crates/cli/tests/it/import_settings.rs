@@ -477,6 +477,7 @@ fn agent_that_cannot_be_taken_whole_costs_no_other_one() {
     assert_eq!(
         ours(&world, "settings.json")["agents"]["byId"],
         json!({
+            "my-agent": { "model": "testing/test-1" },
             "ops": { "model": "testing/test-1" },
             "rel": { "model": "testing/test-1" },
             "shut": { "tools": { "deny": ["*"] } },
@@ -490,7 +491,6 @@ fn agent_that_cannot_be_taken_whole_costs_no_other_one() {
             "agents.list[0].model.fallbacks",
             "agents.list[0].compaction",
             "agents.list[0].heartbeat",
-            "agents.list[1].id",
             "agents.list[2].workspace",
             "agents.list[3].tools",
             "agents.list[4].id",
@@ -554,5 +554,106 @@ fn includes_loops_sandboxes_and_variables_are_taken_over() {
             "openclaw.json:6 channels",
         ],
         "{rows:?}"
+    );
+}
+
+#[test]
+fn policy_that_misses_a_part_is_taken_as_one_without_tools() {
+    let world = World::new([]);
+    let theirs = r##"{
+        agents: { list: [ { tools: { deny: ["write"] } }, { id: "ops", tools: { deny: ["${QUIPU_NO_SUCH_NAME}"] } } ] },
+        tools: {
+            toolsBySender: { "*": { deny: ["exec"] }, "id:7": { $include: "./gone.json5" }, "id:8": { deny: ["${QUIPU_NO_SUCH_NAME}"] },
+                "id:9": { deny: ["${THE_TOOL}"] }, "name:Ann": {} },
+            byProvider: { openai: { deny: ["exec"] }, "openai/x": { $include: "./gone.json5" } },
+            sandbox: { tools: { alsoAllow: ["todo"] } },
+        },
+        channels: { telegram: { groups: { "-1": { tools: { $include: "./gone.json5" } }, "-2": { tools: { deny: ["exec"] } } } },
+            irc: { groups: { $include: "./gone.json5", "#a": { tools: { allow: ["read"] } } } } },
+    }"##;
+    put(&world, "home/.openclaw/openclaw.json", theirs);
+    let mut command = world.quipu(&["import", "--settings", "openclaw", "--json"]);
+    command.env("THE_TOOL", "write");
+    let rows = RunningCommand::start(command).wait().ok().json_lines();
+    let settings = ours(&world, "settings.json");
+    let none = json!({ "deny": ["*"] });
+    assert_eq!(
+        settings["agents"]["byId"],
+        json!({ "main": { "tools": { "deny": ["write"] } }, "ops": { "tools": none } })
+    );
+    assert_eq!(
+        settings["tools"],
+        json!({
+            "bySender": { "*": { "deny": ["exec"] }, "id:7": none, "id:8": none, "id:9": { "deny": ["write"] } },
+            "byProvider": { "openai": { "deny": ["exec"] }, "openai/x": none },
+            "sandbox": { "alsoAllow": ["todo"] },
+            "byGroup": {
+                "telegram:-1": none, "telegram:-2": { "deny": ["exec"] },
+                "irc:*": none, "irc:#a": { "allow": ["read"] },
+            },
+        }),
+        "{rows:?}"
+    );
+    let why = |key: &str| {
+        let of = rows.iter().filter(|row| row["key"] == key && row["outcome"] == "left");
+        of.map(|row| row["why"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(why("tools.toolsBySender.id:7")[0].contains("it gets no tools here"), "{rows:?}");
+    assert!(!why("channels.irc").is_empty() && !why("tools.byProvider.openai/x").is_empty(), "{rows:?}");
+    assert!(why("tools.toolsBySender.id:8.deny[0]")[0].contains("is not set"), "{rows:?}");
+}
+
+#[test]
+fn limits_that_cannot_be_read_close_what_they_limit() {
+    let of = |theirs: &str, before: Option<[&str; 2]>| {
+        let world = World::new([]);
+        if let Some([name, value]) = before {
+            world.run(&["config", "set", name, value]).ok();
+        }
+        put(&world, "home/.openclaw/openclaw.json", theirs);
+        let planned =
+            world.run(&["import", "--settings", "openclaw", "--json", "--dry-run"]).ok().json_lines();
+        let rows = world.run(&["import", "--settings", "openclaw", "--json"]).ok().json_lines();
+        assert_eq!(rows, planned, "{theirs}");
+        let left = rows.iter().filter(|row| row["outcome"] == "left").count();
+        assert_eq!(left, 1, "{theirs}: {rows:?}");
+        let again = world.run(&["import", "--settings", "openclaw", "--json"]).ok().json_lines();
+        assert!(again.iter().all(|row| row["outcome"] != "set"), "{again:?}");
+        let mut settings = ours(&world, "settings.json");
+        settings.as_object_mut().unwrap().remove("retry");
+        settings
+    };
+    let shut = json!({ "tools": { "deny": ["*"] } });
+    for bad in ["{ exec: true }", "5", "null", "[\"exec\", 7]", "[\"exec\", \"${QUIPU_NO_SUCH_NAME}\"]", "{}"]
+    {
+        assert_eq!(of(&format!("{{ tools: {{ deny: {bad} }} }}"), None), shut, "{bad}");
+    }
+    assert_eq!(of("{ tools: { allow: 7, deny: [\"exec\"] } }", None), shut);
+    assert_eq!(of("{ tools: { deny: [\"exec\"], allow: 7 } }", None), shut, "also what was set before it");
+    assert_eq!(of("{ tools: { profile: 7 } }", None), json!({ "tools": { "profile": "minimal" } }));
+    let all = json!({ "tools": { "profile": "minimal", "deny": ["*"], "sandbox": { "deny": ["*"] }, "subagents": { "deny": ["*"] } } });
+    for bad in ["\"none\"", "[]"] {
+        assert_eq!(of(&format!("{{ tools: {bad} }}"), None), all, "{bad}");
+    }
+    for bad in ["true", "\"ALL\""] {
+        let theirs = format!("{{ agents: {{ defaults: {{ sandbox: {{ mode: {bad} }} }} }} }}");
+        assert_eq!(of(&theirs, None), json!({ "sandbox": { "mode": "all" } }), "{bad}");
+    }
+    // What the user has set counts.
+    let own = of("{ tools: { deny: 5 } }", Some(["tools.deny", "write"]));
+    assert_eq!(own, json!({ "tools": { "deny": ["write"] } }));
+}
+
+#[test]
+fn policy_of_an_agent_stays_beside_a_member_with_a_secret() {
+    let world = World::new([]);
+    let secret = "sk-ant-api03-R7mK2xQ9vT4nB8wL1zJ6cH3dF5gP0sYaUeXo";
+    let list = json!([{ "id": "a", "workspace": format!("/srv/{secret}"), "tools": { "deny": ["exec"] } }]);
+    put(&world, "home/.openclaw/openclaw.json", &json!({ "agents": { "list": list } }).to_string());
+    let ran = world.run(&["import", "--settings", "openclaw", "--json"]).ok();
+    assert!(ran.text().contains("a.workspace would hold a secret"), "{}", ran.text());
+    assert_eq!(
+        ours(&world, "settings.json")["agents"]["byId"],
+        json!({ "a": { "tools": { "deny": ["exec"] } } })
     );
 }

@@ -241,6 +241,7 @@ mod skills;
 #[cfg(test)]
 mod slash;
 #[cfg(test)]
+mod state_limits;
 mod state_takeover;
 #[cfg(test)]
 mod stays;

@@ -7,7 +7,7 @@ use crate::schedule_jobs::{add, jobs, log};
 use crate::support::*;
 
 /// Adds a model that is free; the one with a price continues what that fails to do, and works as a sub-agent.
-fn with_free_model(world: &World) {
+pub(crate) fn with_free_model(world: &World) {
     let path = world.path("home/.quipu/models.json");
     let mut file: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     file["providers"]["testing"]["models"].as_array_mut().unwrap().push(json!({

@@ -55,6 +55,25 @@ fn notes(messages: &[Message]) -> Vec<String> {
     messages.iter().filter_map(note).collect()
 }
 
+/// The session of `b1`, `sleep 1000`, opened after a crash and a run that began another command, `b2`.
+async fn after_crash(world: World, live: LiveSession, begins: Reply) -> (World, LiveSession) {
+    let id = live.id();
+    // As a crash would, but for the children.
+    live.session.kill();
+    drop(live.ended().await);
+    let world = world.reopen();
+    world.fake.push([begins, say("ok")]);
+    let (live, _) = world.open(&id).await;
+    assert_eq!(live.run("does it still run?").await, Outcome::Done);
+    let notes = notes(&world.fake.last_messages());
+    assert!(
+        notes[0].contains("do not run in this session any more") && notes[0].contains("b1: sleep 1000"),
+        "{notes:?}"
+    );
+    assert!(live.results().pop().unwrap().1.contains("command b2"), "ids are not used again");
+    (world, live)
+}
+
 async fn changes(world: &World, live: &LiveSession) -> Vec<FileChange> {
     let nodes = world.store.lineage(live.session.view().head.unwrap(), LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
@@ -163,19 +182,7 @@ async fn resumed_session_hears_of_commands_that_run_no_more() {
     let live = world.create().await;
     assert_eq!(live.run("start it").await, Outcome::Done);
     let id = live.id();
-    // As a crash would, but for the children.
-    live.session.kill();
-    drop(live.ended().await);
-    let world = world.reopen();
-    world.fake.push([begin("true"), say("ok")]);
-    let (live, _) = world.open(&id).await;
-    assert_eq!(live.run("does it still run?").await, Outcome::Done);
-    let told = notes(&world.fake.last_messages());
-    assert!(
-        told[0].contains("do not run in this session any more") && told[0].contains("b1: sleep 1000"),
-        "{told:?}"
-    );
-    assert!(live.results().pop().unwrap().1.contains("command b2"), "ids are not used again");
+    let (world, live) = after_crash(world, live, begin("true")).await;
     live.finish().await;
     let world = world.reopen();
     let (live, _) = world.open(&id).await;
@@ -353,20 +360,7 @@ async fn yielded_command_ends_with_its_session_and_is_named() {
     let world = world([yielding("sleep 1000", 0.05), say("it runs")]);
     let live = world.create().await;
     assert_eq!(live.run("start it").await, Outcome::Done);
-    let id = live.id();
-    // As a crash would, but for the children.
-    live.session.kill();
-    drop(live.ended().await);
-    let world = world.reopen();
-    world.fake.push([yielding("sleep 1000", 0.05), say("ok")]);
-    let (live, _) = world.open(&id).await;
-    assert_eq!(live.run("does it still run?").await, Outcome::Done);
-    let told = notes(&world.fake.last_messages());
-    assert!(
-        told[0].contains("do not run in this session any more") && told[0].contains("b1: sleep 1000"),
-        "{told:?}"
-    );
-    assert!(live.results().pop().unwrap().1.contains("command b2."), "ids are not used again");
+    let (world, live) = after_crash(world, live, yielding("sleep 1000", 0.05)).await;
     live.session.shutdown().await;
     assert_eq!(ends(&live), [BackgroundEnd::Killed(KillReason::Close)]);
     drop(live.ended().await);

@@ -15,9 +15,9 @@ use crate::bounded_file::{self, BoundedReadError};
 
 /// Bytes of a file of settings at most.
 const MOST_BYTES: u64 = 1 << 20;
-/// Names that nobody knows, or that stand there twice, of which one file is told.
+/// Names that nobody knows, or that stand there twice, that are reported of one file.
 const MOST_PROBLEMS: usize = 20;
-/// Problems of one value that are told.
+/// Problems that are reported of one value.
 const MOST_OF_ONE: usize = 10;
 /// Characters of a foreign name that are shown.
 const MOST_NAME: usize = 80;
@@ -118,7 +118,7 @@ pub enum ProblemKind {
     },
     /// Nobody has accepted the file of the project as it is.
     Untrusted,
-    /// There are more problems than are told.
+    /// There are more problems than are reported.
     More,
 }
 
@@ -258,10 +258,10 @@ impl Layer {
             |key: &&Key| text.is_none_or(|text| key.name.split('.').all(|part| text.contains(part)));
         let (mut names, mut effects) = (Vec::new(), Vec::new());
         for key in KEYS.iter().filter(is_named) {
-            let (Some(value), mut told) = closed(key.name, None, vec![String::new()]) else { continue };
+            let (Some(value), mut reported) = closed(key.name, None, vec![String::new()]) else { continue };
             self.values.insert(key.name, value);
             names.push(key.name);
-            let what = told.pop().unwrap_or_default();
+            let what = reported.pop().unwrap_or_default();
             let effect = what.split_once(": ").map_or(what.clone(), |(_, effect)| effect.to_owned());
             if !effects.contains(&effect) {
                 effects.push(effect);
@@ -322,8 +322,8 @@ impl Layer {
                     drop(layer.values.insert(key.name, Value::Bool(true)));
                 }
                 Err(what) => {
-                    let (value, told) = closed(key.name, None, vec![what]);
-                    layer.problems.extend(told.into_iter().map(|what| {
+                    let (value, reported) = closed(key.name, None, vec![what]);
+                    layer.problems.extend(reported.into_iter().map(|what| {
                         let source = Source::Environment(name.clone());
                         Problem { source, line: None, kind: ProblemKind::Invalid { key: key.name, what } }
                     }));
@@ -442,15 +442,15 @@ impl Walk<'_> {
         }
     }
 
-    /// Closes what narrows tools or confines commands in a section that cannot be read. Each effect is told once.
+    /// Closes what narrows tools or confines commands in a section that cannot be read. Each effect is reported once.
     fn close(&mut self, at: usize, path: &str) {
         let mut effects = BTreeSet::new();
         let is_within = |key: &&Key| key.name.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
         for key in KEYS.iter().filter(is_within) {
             let what = format!("{path} must be an object");
-            let (Some(value), mut told) = closed(key.name, None, vec![what]) else { continue };
+            let (Some(value), mut reported) = closed(key.name, None, vec![what]) else { continue };
             self.layer.values.insert(key.name, value);
-            let Some(what) = told.pop() else { continue };
+            let Some(what) = reported.pop() else { continue };
             if effects.insert(what.split_once(": ").map(|(_, effect)| effect.to_owned())) {
                 self.problem(at, ProblemKind::Invalid { key: key.name, what });
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use quipu_archive::openclaw::state::is_agent_id;
+use quipu_protocol::AgentId;
 use serde_json::{Map, Value, json};
 
 use super::entries::Entry;
@@ -27,17 +27,7 @@ impl SetupImport<'_> {
         let mut ours: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
         for (at, theirs) in entry.value.as_array().into_iter().flatten().enumerate() {
             let key = format!("{}[{at}]", entry.key);
-            let Some(id) = theirs["id"].as_str() else {
-                self.report(file, entry.line, &key, SetupOutcome::Left("it has no id".to_owned()));
-                continue;
-            };
-            // As a state directory names it.
-            let id = id.trim().to_lowercase();
-            if !is_agent_id(&id) {
-                let why = "an id has 1 to 64 of the letters a-z, digits, `_` and `-`".to_owned();
-                self.report(file, entry.line, &format!("{key}.id"), SetupOutcome::Left(why));
-                continue;
-            }
+            let Some(id) = self.id_of(file, entry.line, &key, theirs) else { continue };
             // Of two with one id the first one counts, as in a state directory.
             if ours.contains_key(&id) {
                 let why = format!("there is an agent `{id}` already");
@@ -48,7 +38,7 @@ impl SetupImport<'_> {
             for (member, value) in theirs.as_object().into_iter().flatten() {
                 let mut value = match member.as_str() {
                     "id" => continue,
-                    // The file that was not read, which was told, may have narrowed its tools.
+                    // The file that was not read, which is reported, may have narrowed its tools.
                     INCLUDE => {
                         let (tools, left) = tools_of(&id, &format!("{key}.tools"), theirs);
                         agent.extend(tools.map(|tools| ("tools".to_owned(), tools)));
@@ -70,7 +60,11 @@ impl SetupImport<'_> {
                     }
                     "model" | "workspace" => value.clone(),
                     "tools" => {
-                        let (ours, left) = tools_of(&id, &format!("{key}.tools"), value);
+                        let mut tools = value.clone();
+                        for (name, why) in self.whole(&mut tools, &format!("{key}.tools")) {
+                            self.report(file, entry.line, &name, SetupOutcome::Left(why));
+                        }
+                        let (ours, left) = tools_of(&id, &format!("{key}.tools"), &tools);
                         for (name, why) in left {
                             self.report(file, entry.line, &name, SetupOutcome::Left(why));
                         }
@@ -102,6 +96,33 @@ impl SetupImport<'_> {
         self.put_agents(file, entry, ours)
     }
 
+    /// The id of an agent of the list, as the directories of that gateway have it; `None` where it cannot be known.
+    fn id_of(&mut self, file: &Path, line: usize, key: &str, theirs: &Value) -> Option<String> {
+        let mut written = theirs.get("id").cloned().unwrap_or(Value::Null);
+        let problem = match &written {
+            _ if !theirs.is_object() => Some("it is not an object"),
+            // The one without a name is the main one, unless its name is in a file that is missing.
+            Value::Null if theirs.get(INCLUDE).is_none() => None,
+            Value::String(_) => None,
+            _ => Some("it has no id"),
+        };
+        if let Some(why) = problem {
+            self.report(file, line, key, SetupOutcome::Left(why.to_owned()));
+            return None;
+        }
+        let at = format!("{key}.id");
+        if let Err(why) = self.put_in_variables(&mut written) {
+            self.report(file, line, &at, SetupOutcome::Left(why));
+            return None;
+        }
+        let written = written.as_str().unwrap_or_default();
+        let id = AgentId::normalise(written).to_string();
+        if id != written.trim().to_lowercase() {
+            self.report(file, line, &at, SetupOutcome::Note(format!("the agent is `{id}` here")));
+        }
+        Some(id)
+    }
+
     /// Agents, and members of those that are there, unless the user has set these.
     fn put_agents(
         &mut self,
@@ -114,12 +135,17 @@ impl SetupImport<'_> {
         let mut outcomes = Vec::new();
         for (id, agent) in theirs {
             let label = format!("{AGENTS}.{id}");
-            let text = Value::Object(agent.clone()).to_string();
-            if self.sealer.seal(&text) != text {
-                outcomes
-                    .push(SetupOutcome::Left(format!("{label} would hold a secret, which is not copied")));
-                continue;
+            let mut agent = agent;
+            for (member, value) in &mut agent {
+                let text = value.to_string();
+                if self.sealer.seal(&text) != text {
+                    let why = format!("{label}.{member} would hold a secret, which is not copied");
+                    outcomes.push(SetupOutcome::Left(why));
+                    // Without its policy it would have all tools.
+                    *value = if member == "tools" { json!({ "deny": ["*"] }) } else { Value::Null };
+                }
             }
+            agent.retain(|_, value| !value.is_null());
             let is_new = !ours.contains_key(&id);
             let merged = AgentMerge::of(ours.get(&id), &agent);
             if !is_new && merged.added.is_empty() && merged.kept.is_empty() {

@@ -1,7 +1,7 @@
 //! `$include` of settings in JSON5: other files whose members stand where it stands.
 //!
 //! Objects are merged and lists joined; of all else the including file counts. Only files below the directory of the first one are
-//! read, wherever links lead. What is broken is told, and keeps nothing else from being taken.
+//! read, wherever links lead. What is broken is reported, and keeps nothing else from being taken.
 
 use std::mem::take;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,10 @@ pub(crate) fn whole_config(path: &Path, text: &str) -> Result<(Value, Vec<Includ
     let plain = json5::plain(text);
     // Only the place: the words of the parser may quote what stands there.
     let bad = |line: usize| format!("it is not JSON (line {line}); nothing of it is taken");
-    let value = serde_json::from_str(&plain).map_err(|error: serde_json::Error| bad(error.line()))?;
+    let value: Value = serde_json::from_str(&plain).map_err(|error| bad(error.line()))?;
+    if !value.is_object() {
+        return Err("it is not a JSON object; nothing of it is taken".to_owned());
+    }
     if !has_include(&value) {
         return Ok((value, Vec::new()));
     }
@@ -73,6 +76,10 @@ pub(crate) fn has_include(value: &Value) -> bool {
 type ResolvedConfig = (Value, Vec<Entry>, Vec<IncludeProblem>);
 
 fn resolved(path: &Path, text: &str) -> Result<ResolvedConfig, (usize, String)> {
+    // Without an include it is read in one piece, and may be longer.
+    if text.len() as u64 > FILE_BYTES && text.contains(INCLUDE) {
+        return Err((1, "it includes files, and has more than 2 MiB itself".to_owned()));
+    }
     let cannot = |error: std::io::Error| (1, format!("it cannot be read: {error}"));
     let real = path.canonicalize().map_err(cannot)?;
     // Of a link to a collection of settings the files beside the link are meant.
@@ -86,7 +93,7 @@ fn resolved(path: &Path, text: &str) -> Result<ResolvedConfig, (usize, String)> 
         problems: Vec::new(),
     };
     let (_, entries) = entries_below(&json5::plain(text), "", None, &mut reader.left)?;
-    let (mut value, mut entries) = reader.object(&[real], "", entries, ObjectPlace::Member);
+    let (mut value, mut entries) = reader.object(&[real], "", entries);
     if !value.is_object() {
         let why = "what is included is not an object; nothing of it is taken".to_owned();
         reader.problems.push(IncludeProblem { file: path.to_owned(), line: 1, key: String::new(), why });
@@ -96,14 +103,6 @@ fn resolved(path: &Path, text: &str) -> Result<ResolvedConfig, (usize, String)> 
         0 => Err((1, super::entries::too_many())),
         _ => Ok((value, entries, reader.problems)),
     }
-}
-
-/// Where an object stands.
-#[derive(Clone, Copy, PartialEq)]
-enum ObjectPlace {
-    Member,
-    /// In a list, or below what is. What is missing of it stays named, for whoever has to know that it is not whole.
-    Item,
 }
 
 struct IncludeReader<'a> {
@@ -116,15 +115,10 @@ struct IncludeReader<'a> {
 }
 
 impl IncludeReader<'_> {
-    /// The members of an object with what it includes: an object as well, or whatever stands for one without other members. `chain`
-    /// has the files that include each other, the one of the object last.
-    fn object(
-        &mut self,
-        chain: &[PathBuf],
-        above: &str,
-        mut entries: Vec<Entry>,
-        place: ObjectPlace,
-    ) -> (Value, Vec<Entry>) {
+    /// The members of an object with what it includes: an object as well, or whatever stands for one without other members. Where
+    /// something is missing, its value still has the `$include`, for whoever has to know that it is not whole. `chain` has the files
+    /// that include each other, the one of the object last.
+    fn object(&mut self, chain: &[PathBuf], above: &str, mut entries: Vec<Entry>) -> (Value, Vec<Entry>) {
         // Of members with one name the last one counts.
         for at in (0..entries.len()).rev() {
             if entries
@@ -137,12 +131,17 @@ impl IncludeReader<'_> {
         }
         let (mut includes, own): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|entry| member_name(&entry.key, above) == INCLUDE);
-        let own: Vec<Entry> = own.into_iter().map(|entry| self.member(chain, entry, place)).collect();
+        let own: Vec<Entry> = own.into_iter().map(|entry| self.member(chain, entry)).collect();
         let own = (object_of(above, &own), own);
         let Some(include) = includes.pop() else { return own };
         let problems = self.problems.len();
         let mut sum: Option<(Value, Vec<Entry>)> = None;
         for path in paths(&include.value) {
+            self.files += 1;
+            // Of those behind the limit one is reported.
+            if self.files > FILES + 1 {
+                break;
+            }
             match path.and_then(|path| self.file(chain, above, path)) {
                 Ok(next) => {
                     sum = Some(match sum {
@@ -164,7 +163,6 @@ impl IncludeReader<'_> {
             }
         };
         if self.problems.len() > problems
-            && place == ObjectPlace::Item
             && let Some(members) = all.0.as_object_mut()
         {
             members.insert(INCLUDE.to_owned(), include.value);
@@ -177,11 +175,11 @@ impl IncludeReader<'_> {
         self.problems.push(IncludeProblem { file, line: include.line, key: above.to_owned(), why });
     }
 
-    fn member(&mut self, chain: &[PathBuf], mut entry: Entry, place: ObjectPlace) -> Entry {
+    fn member(&mut self, chain: &[PathBuf], mut entry: Entry) -> Entry {
         let value = take(&mut entry.value);
         if value.is_object() {
             let members = take(&mut entry.members);
-            (entry.value, entry.members) = self.object(chain, &entry.key, members, place);
+            (entry.value, entry.members) = self.object(chain, &entry.key, members);
         } else {
             entry.value = self.items(chain, &entry, &entry.key, value);
         }
@@ -200,7 +198,7 @@ impl IncludeReader<'_> {
                 .collect(),
             Value::Object(members) => {
                 let entries = of_value(around, key, members);
-                self.object(chain, key, entries, ObjectPlace::Item).0
+                self.object(chain, key, entries).0
             }
             other => other,
         }
@@ -208,44 +206,48 @@ impl IncludeReader<'_> {
 
     /// What a file says, with what that includes.
     fn file(&mut self, chain: &[PathBuf], above: &str, written: &str) -> Result<(Value, Vec<Entry>), String> {
-        let told = |why: &str| Err(format!("{written} {why}; nothing of it is taken"));
+        let fault = |why: &str| Err(format!("{written} {why}; nothing of it is taken"));
+        if self.files > FILES {
+            return fault(&format!("is one of more than {FILES} files"));
+        }
         if chain.len() > DEPTH {
-            return told(&format!("would be more than {DEPTH} files within each other"));
+            return fault(&format!("would be more than {DEPTH} files within each other"));
         }
         let including = chain.last().filter(|_| chain.len() > 1);
         let from = including.and_then(|file| file.parent()).unwrap_or(&self.root);
         let real = match from.join(written).canonicalize() {
             Ok(real) => real,
-            Err(error) => return told(&format!("cannot be read: {error}")),
+            Err(error) => return fault(&format!("cannot be read: {error}")),
         };
         if !real.starts_with(&self.root) {
-            return told("is outside of the directory of openclaw.json");
+            return fault("is outside of the directory of openclaw.json");
         }
         if chain.contains(&real) {
-            return told("includes itself");
-        }
-        self.files += 1;
-        if self.files > FILES {
-            return told(&format!("is one of more than {FILES} files"));
+            return fault("includes itself");
         }
         let bytes = match crate::bounded_file::read(&real, FILE_BYTES) {
             Ok(bytes) => bytes,
-            Err(error) => return told(&format!("cannot be read: {}", error.in_words("2 MiB"))),
+            Err(error) => return fault(&format!("cannot be read: {}", error.in_words("2 MiB"))),
         };
         self.bytes += bytes.len() as u64;
         if self.bytes > ALL_BYTES {
-            return told("has more than 16 MiB together with the others");
+            return fault("has more than 16 MiB together with the others");
         }
-        let Ok(text) = String::from_utf8(bytes) else { return told("is not text (UTF-8)") };
+        let Ok(text) = String::from_utf8(bytes) else { return fault("is not text (UTF-8)") };
         let file: Rc<Path> = real.as_path().into();
-        let read = entries_below(&json5::plain(&text), above, Some(&file), &mut self.left);
+        let plain = json5::plain(text.strip_prefix('\u{feff}').unwrap_or(&text));
+        let read = entries_below(&plain, above, Some(&file), &mut self.left);
         let (value, entries) = match read {
             Ok(read) => read,
-            Err((line, _)) => return told(&format!("is not valid JSON (line {line})")),
+            Err((line, _)) => return fault(&format!("is not valid JSON (line {line})")),
         };
+        // A number or a depth that cannot be read would be null.
+        if serde_json::from_str::<Value>(&plain).is_err() && !plain.trim().is_empty() {
+            return fault("has a value that cannot be read");
+        }
         let chain: Vec<PathBuf> = chain.iter().cloned().chain([real]).collect();
         if value.is_object() {
-            return Ok(self.object(&chain, above, entries, ObjectPlace::Member));
+            return Ok(self.object(&chain, above, entries));
         }
         let around = Entry {
             key: above.to_owned(),
@@ -275,7 +277,9 @@ fn paths(value: &Value) -> Vec<Result<&str, String>> {
 fn merged(above: &str, under: (Value, Vec<Entry>), over: (Value, Vec<Entry>)) -> (Value, Vec<Entry>) {
     let ((under, mut members), (over, more)) = (under, over);
     match (under, over) {
-        (Value::Object(_), Value::Object(_)) => {
+        (Value::Object(mut below), Value::Object(mut above_it)) => {
+            // What one of them misses the whole misses.
+            let missing = above_it.remove(INCLUDE).or_else(|| below.remove(INCLUDE));
             for entry in more {
                 match members.iter_mut().find(|known| known.key == entry.key) {
                     Some(known) => {
@@ -295,7 +299,11 @@ fn merged(above: &str, under: (Value, Vec<Entry>), over: (Value, Vec<Entry>)) ->
                     None => members.push(entry),
                 }
             }
-            (object_of(above, &members), members)
+            let mut whole = object_of(above, &members);
+            if let (Some(missing), Some(whole)) = (missing, whole.as_object_mut()) {
+                whole.insert(INCLUDE.to_owned(), missing);
+            }
+            (whole, members)
         }
         (Value::Array(mut items), Value::Array(more)) => {
             items.extend(more);
@@ -346,7 +354,9 @@ mod tests {
 
         fn read(&self) -> (Value, Vec<Entry>, Vec<IncludeProblem>) {
             let text = std::fs::read_to_string(self.main()).unwrap();
-            let whole = whole_config(&self.main(), &text).unwrap();
+            let mut whole = whole_config(&self.main(), &text).unwrap();
+            // Where the file itself misses something, no member says so.
+            whole.0.as_object_mut().unwrap().remove(INCLUDE);
             let (entries, problems) = with_includes(&self.main(), &text).unwrap();
             assert_eq!((&object_of("", &entries), &problems), (&whole.0, &whole.1));
             (whole.0, entries, problems)
@@ -403,8 +413,10 @@ mod tests {
         std::os::unix::fs::symlink("../outside.json5", files.0.path().join("state/link.json5")).unwrap();
         let (value, _, problems) = files.read();
         let expect = json!({
-            "a": 1, "b": { "own": 2 }, "c": {}, "d": {}, "e": {}, "f": { "x": 1, "y": {} }, "g": {}, "h": { "x": 1 },
-            "i": [{ "j": 1, "$include": "gone.json5" }],
+            "a": 1, "b": { "own": 2, "$include": "gone.json5" }, "c": { "$include": "../outside.json5" },
+            "d": { "$include": "link.json5" }, "e": { "$include": "broken.json5" },
+            "f": { "x": 1, "y": { "$include": "loop.json5" }, "$include": "loop.json5" }, "g": { "$include": 7 },
+            "h": { "x": 1, "$include": "list.json5" }, "i": [{ "j": 1, "$include": "gone.json5" }],
         });
         assert_eq!(value, expect);
         let told: Vec<(&str, usize)> = problems.iter().map(|one| (one.key.as_str(), one.line)).collect();
@@ -432,6 +444,11 @@ mod tests {
             ("last.json5", "{ a: [1] }"),
         ];
         let (value, _, problems) = Files::of(&files).read();
-        assert!(value["a"].as_array().unwrap().len() < FILES && problems.len() > 100, "{}", problems.len());
+        assert!(value["a"].as_array().unwrap().len() < FILES);
+        assert!((1..=200).contains(&problems.len()), "{}", problems.len());
+        // Also of paths that are none.
+        let hollow = format!("{{ $include: [{}] }}", "0,".repeat(10_000));
+        let (_, _, problems) = Files::of(&[("openclaw.json", &hollow)]).read();
+        assert_eq!(problems.len(), FILES + 1);
     }
 }

@@ -2,6 +2,7 @@
 //! nothing secret is copied, and what the user set already stays.
 
 mod agents;
+mod closing;
 mod entries;
 mod includes;
 mod json5;
@@ -18,10 +19,11 @@ use quipu::Sealer;
 use serde_json::{Map, Value, json};
 
 pub(crate) use agents::{AGENTS, AgentMerge, UNCHANGEABLE, agents_of, tools_of};
+use closing::missing_in;
 use entries::Entry;
 pub(crate) use includes::{INCLUDE, IncludeProblem, whole_config};
 use table::{FileForm, SetupAgent, SetupRow, agent_named, agents};
-pub(crate) use values::with_variables;
+pub(crate) use values::put_in_variables;
 
 use crate::settings::{Key, Kind, SettingRow, SettingsFile, check_setting, set_setting};
 use crate::{Failure, Home, Source};
@@ -121,6 +123,7 @@ pub fn import_settings(
         has_variables: false,
         sealer: Sealer::new(home.seal_key().unwrap_or_default()),
         reports: Vec::new(),
+        closed: Vec::new(),
     };
     let (mut found, mut places) = (false, Vec::new());
     for agent in &wanted {
@@ -149,6 +152,8 @@ struct SetupImport<'a> {
     has_variables: bool,
     sealer: Sealer,
     reports: Vec<SetupReport>,
+    /// Settings that stand for what could not be read.
+    closed: Vec<&'static str>,
 }
 
 impl SetupImport<'_> {
@@ -209,18 +214,25 @@ impl SetupImport<'_> {
                 SetupRow::Setting { theirs, ours, words }
                     if *theirs == key && !(entry.value.is_object() && has_members(agent, key)) =>
                 {
-                    let mut entry = entry.clone();
-                    if let Err(why) = self.put_in_variables(&mut entry.value) {
-                        self.report(file, entry.line, key, SetupOutcome::Left(why));
-                        return Ok(());
-                    }
-                    return self.setting(file, &entry, ours, words);
+                    let mut value = entry.value.clone();
+                    let outcome = match self.put_in_variables(&mut value) {
+                        Ok(()) => self.setting(&value, ours, words)?,
+                        Err(why) => SetupOutcome::Left(why),
+                    };
+                    let outcome = match outcome {
+                        SetupOutcome::Left(why) => SetupOutcome::Left(self.close(why, &[ours])?),
+                        other => other,
+                    };
+                    self.report(file, entry.line, key, outcome);
+                    return Ok(());
                 }
                 SetupRow::Pair { first, second, ours } if *second == key => {
                     let first =
                         all.iter().find(|entry| entry.key == *first).and_then(|entry| entry.value.as_str());
                     let (Some(first), Some(second)) = (first, entry.value.as_str()) else {
-                        return self.setting(file, entry, ours, "*");
+                        let outcome = self.setting(&entry.value, ours, "*")?;
+                        self.report(file, entry.line, key, outcome);
+                        return Ok(());
                     };
                     return self.put(file, entry, ours, &Value::from(format!("{first}/{second}")));
                 }
@@ -252,16 +264,16 @@ impl SetupImport<'_> {
                 SetupRow::Servers(name) if *name == key => return self.servers(file, entry),
                 SetupRow::Agents(name) if *name == key => return self.agents(file, entry),
                 SetupRow::Senders(name) if *name == key => {
-                    let taken = policies::senders(key, &entry.value);
-                    return self.policies(file, entry, "tools.bySender", taken);
+                    let value = self.policy_value(file, entry);
+                    return self.policies(file, entry, policies::SENDERS, policies::senders(key, &value));
                 }
                 SetupRow::Providers(name) if *name == key => {
-                    let taken = policies::providers(key, &entry.value);
-                    return self.policies(file, entry, policies::PROVIDERS, taken);
+                    let value = self.policy_value(file, entry);
+                    return self.policies(file, entry, policies::PROVIDERS, policies::providers(key, &value));
                 }
                 SetupRow::Rooms(name) if *name == key => {
-                    let taken = policies::rooms(key, &entry.value);
-                    self.policies(file, entry, "tools.byGroup", taken)?;
+                    let taken = policies::rooms(key, &self.policy_value(file, entry));
+                    self.policies(file, entry, policies::GROUPS, taken)?;
                     let taken = limits::of_channels(key, &entry.value);
                     return self.policies(file, entry, limits::HISTORY, taken);
                 }
@@ -288,8 +300,14 @@ impl SetupImport<'_> {
         }
         // Some members of it may be known.
         if has_members(agent, key) && !entry.value.is_object() {
-            self.report(file, entry.line, key, SetupOutcome::Left("it is not an object".to_owned()));
+            let why = self.close("it is not an object".to_owned(), &missing_in(agent, entry))?;
+            self.report(file, entry.line, key, SetupOutcome::Left(why));
         } else if has_members(agent, key) {
+            let missing = missing_in(agent, entry);
+            if entry.value.get(INCLUDE).is_some() && !missing.is_empty() {
+                let why = self.close("a file that it includes cannot be read".to_owned(), &missing)?;
+                self.report(file, entry.line, key, SetupOutcome::Left(why));
+            }
             for row in &agent.rows {
                 if let SetupRow::Fill { key: name, member, ours, word } = row
                     && *name == key
@@ -314,63 +332,46 @@ impl SetupImport<'_> {
 
     /// Puts in the variables of the environment that texts name, as the other program does.
     fn put_in_variables(&self, value: &mut Value) -> Result<(), String> {
-        match value {
-            _ if !self.has_variables => {}
-            Value::String(text) => {
-                let env =
-                    |name: &str| (self.env)(name).and_then(|value| value.into_os_string().into_string().ok());
-                *text = with_variables(text, &env)?;
-            }
-            Value::Array(items) => return items.iter_mut().try_for_each(|item| self.put_in_variables(item)),
-            Value::Object(members) => {
-                return members.values_mut().try_for_each(|member| self.put_in_variables(member));
-            }
-            _ => {}
+        match self.whole(value, "") {
+            left if left.is_empty() => Ok(()),
+            mut left => Err(left.swap_remove(0).1),
         }
-        Ok(())
     }
 
-    fn setting(&mut self, file: &Path, entry: &Entry, ours: &str, words: &str) -> Result<(), Failure> {
-        let word = match &entry.value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        let mut taken = None;
+    /// The same for a value of which all else is taken: what is left of it, by its name, and why.
+    fn whole(&self, value: &mut Value, key: &str) -> Vec<(String, String)> {
+        let mut left = Vec::new();
+        if self.has_variables {
+            let env =
+                |name: &str| (self.env)(name).and_then(|value| value.into_os_string().into_string().ok());
+            put_in_variables(value, key, &env, &mut left);
+        }
+        left
+    }
+
+    fn setting(&self, value: &Value, ours: &str, words: &str) -> Result<SetupOutcome, Failure> {
+        let word = words_of(value);
         for rule in words.split(',') {
             match rule.split_once('=') {
+                Some((theirs, "-")) if theirs == word => break,
                 Some((theirs, new)) if theirs == word => {
-                    taken =
-                        (new != "-").then(|| serde_json::from_str(new).unwrap_or_else(|_| Value::from(new)));
-                    break;
+                    let new = serde_json::from_str(new).unwrap_or_else(|_| Value::from(new));
+                    return self.outcome_of(ours, &new);
                 }
-                None if rule == "*" => {
-                    taken = Some(renamed(entry.value.clone(), words));
-                    break;
-                }
+                None if rule == "*" => return self.outcome_of(ours, &renamed(value.clone(), words)),
                 None if let Some(name) = rule.strip_prefix("@member:") => {
-                    return self.put_member(file, entry, (ours, name));
+                    return self.member_outcome(value, (ours, name));
                 }
                 None if let Some(unit) = rule.strip_prefix('@') => {
-                    match values::converted(unit, &entry.value) {
-                        Ok(value) => taken = Some(value),
-                        Err(why) => {
-                            self.report(file, entry.line, &entry.key, SetupOutcome::Left(why));
-                            return Ok(());
-                        }
-                    }
-                    break;
+                    return match values::converted(unit, value) {
+                        Ok(value) => self.outcome_of(ours, &value),
+                        Err(why) => Ok(SetupOutcome::Left(why)),
+                    };
                 }
                 _ => {}
             }
         }
-        match taken {
-            Some(value) => self.put(file, entry, ours, &value),
-            None => {
-                let why = format!("{ours} has no such value");
-                self.report(file, entry.line, &entry.key, SetupOutcome::Left(why));
-                Ok(())
-            }
-        }
+        Ok(SetupOutcome::Left(format!("{ours} has no such value")))
     }
 
     /// The larger of two numbers; what is said of the other one is that it counts there.
@@ -450,38 +451,35 @@ impl SetupImport<'_> {
     }
 
     /// Sets a member of an object of ours, unless the user has set that member.
-    fn put_member(&mut self, file: &Path, entry: &Entry, (ours, name): (&str, &str)) -> Result<(), Failure> {
+    fn member_outcome(&self, value: &Value, (ours, name): (&str, &str)) -> Result<SetupOutcome, Failure> {
         let label = format!("{ours}.{name}");
         // What the environment says would be written down, and hide what the file says.
         let is_own = Key::named(ours).is_none_or(|key| {
             matches!(self.home.config().row(key).source, Source::User(_) | Source::BuiltIn)
         });
         if !is_own {
-            self.report(file, entry.line, &entry.key, SetupOutcome::Kept { ours: label });
-            return Ok(());
+            return Ok(SetupOutcome::Kept { ours: label });
         }
         let mut members = match Key::named(ours).map(|key| self.home.config().row(key).value) {
             Some(Value::Object(members)) => members,
             _ => Map::new(),
         };
-        let text = entry.value.to_string();
-        let outcome = match members.get(name) {
-            Some(known) if *known == entry.value => SetupOutcome::Same { ours: label },
+        let text = value.to_string();
+        Ok(match members.get(name) {
+            Some(known) if known == value => SetupOutcome::Same { ours: label },
             Some(_) => SetupOutcome::Kept { ours: label },
-            None if !entry.value.is_string() => SetupOutcome::Left(format!("{label} is no text")),
+            None if !value.is_string() => SetupOutcome::Left(format!("{label} is no text")),
             None if self.sealer.seal(&text) != text => {
                 SetupOutcome::Left("it holds a secret, which is not copied".to_owned())
             }
             None => {
-                members.insert(name.to_owned(), entry.value.clone());
+                members.insert(name.to_owned(), value.clone());
                 match self.store(ours.to_owned(), &Value::Object(members))? {
-                    SetupOutcome::Set { .. } => SetupOutcome::Set { ours: label, value: entry.value.clone() },
+                    SetupOutcome::Set { .. } => SetupOutcome::Set { ours: label, value: value.clone() },
                     other => other,
                 }
             }
-        };
-        self.report(file, entry.line, &entry.key, outcome);
-        Ok(())
+        })
     }
 
     fn outcome_of(&self, ours: &str, value: &Value) -> Result<SetupOutcome, Failure> {
@@ -495,6 +493,9 @@ impl SetupImport<'_> {
         }
         if matches!(key.kind, Kind::Text | Kind::Cron) && !value.is_string() {
             return Ok(SetupOutcome::Left(format!("{ours} is a text")));
+        }
+        if matches!(key.kind, Kind::List(_)) && !value.is_array() {
+            return Ok(SetupOutcome::Left(format!("{ours} is a list")));
         }
         let config = self.home.config();
         let row = config.row(key);
@@ -604,6 +605,15 @@ impl SetupImport<'_> {
             self.put(file, entry, ours, &value)?;
         }
         Ok(())
+    }
+
+    /// What policies of tools say, with variables put in.
+    fn policy_value(&mut self, file: &Path, entry: &Entry) -> Value {
+        let mut value = entry.value.clone();
+        for (name, why) in self.whole(&mut value, &entry.key) {
+            self.report(file, entry.line, &name, SetupOutcome::Left(why));
+        }
+        value
     }
 
     /// What is ours of an object, unless the user has set it; and what is not taken.

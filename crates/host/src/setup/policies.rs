@@ -2,10 +2,17 @@
 
 use serde_json::{Map, Value, json};
 
+use super::includes::{INCLUDE, has_include};
 use crate::settings::check_setting;
 
 /// The setting of policies by provider.
 pub(super) const PROVIDERS: &str = "tools.byProvider";
+/// The setting of policies by sender.
+pub(super) const SENDERS: &str = "tools.bySender";
+/// The setting of policies by room.
+pub(super) const GROUPS: &str = "tools.byGroup";
+/// The key that counts where no other one does.
+const ANY: &str = "*";
 /// The members of a policy that say the same here.
 const LISTS: [&str; 3] = ["allow", "alsoAllow", "deny"];
 /// Where a channel keeps its rooms.
@@ -27,6 +34,17 @@ impl TakenMembers {
 }
 
 const UNKNOWN: &str = "there is no such setting here";
+const MISSING: &str = "a file that it includes cannot be read";
+
+/// What takes all tools.
+fn no_tools() -> Value {
+    json!({ "deny": ["*"] })
+}
+
+/// Whether a file is missing of an object itself, whose members may have said less.
+fn is_partial(value: &Value) -> bool {
+    value.get(INCLUDE).is_some()
+}
 
 /// `tools` of an agent.
 pub(super) fn agent(key: &str, theirs: &Value) -> TakenMembers {
@@ -52,7 +70,7 @@ pub(super) fn agent(key: &str, theirs: &Value) -> TakenMembers {
                 let mut lists = Map::new();
                 for (member, value) in value.get("tools").and_then(Value::as_object).into_iter().flatten() {
                     match member.as_str() {
-                        "allow" | "deny" => drop(lists.insert(member.clone(), value.clone())),
+                        list if LISTS.contains(&list) => drop(lists.insert(member.clone(), value.clone())),
                         _ => taken.leave(format!("{at}.tools.{member}"), UNKNOWN),
                     }
                 }
@@ -79,14 +97,15 @@ fn is_sandbox(value: &Value) -> bool {
     value.is_object() && value.get("tools").is_none_or(Value::is_object)
 }
 
-/// Lists by sender. A key without a kind is an id; names are not taken, as anybody can have them. What is no object takes tools from
-/// every sender.
+/// Lists by sender. A key without a kind is an id; names are not taken, as anybody can have them. One that cannot be read takes all
+/// tools from its sender, and what is no object, or not whole, from every sender that it does not name.
 pub(super) fn senders(key: &str, theirs: &Value) -> TakenMembers {
     let mut taken = TakenMembers::default();
     for (sender, value) in theirs.as_object().into_iter().flatten() {
         let at = format!("{key}.{sender}");
         let ours = match sender.split_once(':') {
-            _ if sender == "*" => sender.clone(),
+            _ if sender == INCLUDE => continue,
+            _ if sender == ANY => sender.clone(),
             Some(("name", _)) => {
                 taken.leave(at, "people choose their names themselves; use `id:`, `e164:` or `username:`");
                 continue;
@@ -94,11 +113,27 @@ pub(super) fn senders(key: &str, theirs: &Value) -> TakenMembers {
             Some(("id" | "e164" | "username", _)) => sender.clone(),
             _ => format!("id:{}", sender.trim_start_matches('@')),
         };
-        taken.members.insert(ours, lists(&at, value, &mut taken.left));
+        let lists = lists(&at, value, &mut taken.left);
+        let lists = match check_setting(SENDERS, &json!({ &ours: lists }).to_string()) {
+            Ok(_) => lists,
+            // No sender can have this key.
+            Err(why) if check_setting(SENDERS, &json!({ &ours: {} }).to_string()).is_err() => {
+                taken.leave(at, &short(&why));
+                continue;
+            }
+            Err(why) => {
+                taken.leave(at, &format!("{}; its sender gets no tools here", short(&why)));
+                no_tools()
+            }
+        };
+        taken.members.insert(ours, lists);
     }
     if !theirs.is_object() {
         taken.leave(key.to_owned(), "it is not an object; no sender gets tools here");
-        taken.members.insert("*".to_owned(), json!({ "deny": ["*"] }));
+        taken.members.insert(ANY.to_owned(), no_tools());
+    } else if is_partial(theirs) {
+        taken.leave(key.to_owned(), &format!("{MISSING}; senders that it does not name get no tools here"));
+        taken.members.insert(ANY.to_owned(), no_tools());
     }
     taken
 }
@@ -107,22 +142,30 @@ pub(super) fn senders(key: &str, theirs: &Value) -> TakenMembers {
 /// no other.
 pub(super) fn providers(key: &str, theirs: &Value) -> TakenMembers {
     let mut taken = TakenMembers::default();
-    let none = json!({ "deny": ["*"] });
     let mut is_open = theirs.is_object();
     for (provider, value) in theirs.as_object().into_iter().flatten() {
         let at = format!("{key}.{provider}");
         let checked = check_setting(PROVIDERS, &json!({ provider: value }).to_string());
         match checked {
+            _ if provider == INCLUDE => {
+                taken.leave(
+                    key.to_owned(),
+                    &format!("{MISSING}; models that have no other key get no tools here"),
+                );
+                is_open = false;
+            }
+            _ if has_include(value) => {
+                taken.leave(at, &format!("{MISSING}; its models get no tools here"));
+                taken.members.insert(provider.clone(), no_tools());
+            }
             Ok(_) => drop(taken.members.insert(provider.clone(), value.clone())),
             Err(_) if provider.trim().is_empty() => {
                 taken.leave(at, "it names no provider; models that have no other key get no tools here");
                 is_open = false;
             }
             Err(why) => {
-                // What follows is about settings that stand in a file already.
-                let why = why.split(';').next().unwrap_or_default();
-                taken.leave(at, &format!("{why}; its models get no tools here"));
-                taken.members.insert(provider.clone(), none.clone());
+                taken.leave(at, &format!("{}; its models get no tools here", short(&why)));
+                taken.members.insert(provider.clone(), no_tools());
             }
         }
     }
@@ -130,9 +173,14 @@ pub(super) fn providers(key: &str, theirs: &Value) -> TakenMembers {
         taken.leave(key.to_owned(), "it is not an object; no model gets tools here");
     }
     if !is_open {
-        taken.members.insert("*".to_owned(), none);
+        taken.members.insert(ANY.to_owned(), no_tools());
     }
     taken
+}
+
+/// What is wrong, without what is about settings that stand in a file already.
+fn short(why: &str) -> String {
+    why.split(';').next().unwrap_or_default().to_owned()
 }
 
 /// The lists of a policy.
@@ -140,8 +188,12 @@ fn lists(key: &str, theirs: &Value, left: &mut Vec<(String, String)>) -> Value {
     let mut kept = Map::new();
     let Some(members) = theirs.as_object() else {
         left.push((key.to_owned(), "it is not an object; it gets no tools here".to_owned()));
-        return json!({ "deny": ["*"] });
+        return no_tools();
     };
+    if has_include(theirs) {
+        left.push((key.to_owned(), format!("{MISSING}; it gets no tools here")));
+        return no_tools();
+    }
     for (member, value) in members {
         match LISTS.contains(&&**member) {
             true => drop(kept.insert(member.clone(), value.clone())),
@@ -151,13 +203,18 @@ fn lists(key: &str, theirs: &Value, left: &mut Vec<(String, String)>) -> Value {
     Value::Object(kept)
 }
 
-/// Policies of the rooms of channels, by `channel:room`.
+/// Policies of the rooms of channels, by `channel:room`. Rooms that a missing file may name get no tools.
 pub(super) fn rooms(key: &str, channels: &Value) -> TakenMembers {
     let mut taken = TakenMembers::default();
-    for (channel, settings) in channels.as_object().into_iter().flatten() {
+    if is_partial(channels) {
+        taken.leave(key.to_owned(), &format!("{MISSING}; rooms that it does not name get no tools here"));
+        taken.members.insert(ANY.to_owned(), no_tools());
+    }
+    let channels = channels.as_object().into_iter().flatten();
+    for (channel, settings) in channels.filter(|(channel, _)| *channel != INCLUDE) {
         for place in ROOMS {
             let rooms = settings.get(place).and_then(Value::as_object).into_iter().flatten();
-            for (room, settings) in rooms {
+            for (room, settings) in rooms.filter(|(room, _)| *room != INCLUDE) {
                 let at = format!("{key}.{channel}.{place}.{room}");
                 room_policy(&at, (channel, room), settings, &mut taken);
             }
@@ -171,9 +228,17 @@ pub(super) fn rooms(key: &str, channels: &Value) -> TakenMembers {
                 }
             }
             let rooms = settings.get("channels").and_then(Value::as_object).into_iter().flatten();
-            for (room, settings) in rooms {
+            for (room, settings) in rooms.filter(|(room, _)| *room != INCLUDE) {
                 room_policy(&format!("{at}.channels.{room}"), (channel, room), settings, &mut taken);
             }
+        }
+        let places = ROOMS.iter().chain(&["guilds"]).filter_map(|place| settings.get(*place));
+        let guilds = settings.get("guilds").and_then(Value::as_object).into_iter().flatten();
+        let of_guilds = guilds.flat_map(|(_, guild)| [Some(guild), guild.get("channels")]).flatten();
+        if places.chain(of_guilds).chain([settings]).any(is_partial) {
+            let at = format!("{key}.{channel}");
+            taken.leave(at, &format!("{MISSING}; rooms that it does not name get no tools here"));
+            taken.members.insert(format!("{channel}:{ANY}"), no_tools());
         }
         if let Some(accounts) = settings.get("accounts") {
             leave_policies(&format!("{key}.{channel}.accounts"), accounts, &mut taken);
@@ -206,8 +271,16 @@ fn room_policy(key: &str, (channel, room): (&str, &str), settings: &Value, taken
             policy["bySender"] = Value::Object(of.members);
         }
     }
-    if policy.as_object().is_some_and(|policy| !policy.is_empty()) {
-        taken.members.insert(format!("{channel}:{room}"), policy);
+    let is_empty = policy.as_object().is_none_or(Map::is_empty);
+    let ours = format!("{channel}:{room}");
+    if is_partial(settings) {
+        taken.leave(key.to_owned(), &format!("{MISSING}; it gets no tools here"));
+        taken.members.insert(ours, no_tools());
+    } else if let Err(why) = check_setting(GROUPS, &json!({ &ours: policy }).to_string()) {
+        taken.leave(key.to_owned(), &format!("{}; it gets no tools here", short(&why)));
+        taken.members.insert(ours, no_tools());
+    } else if !is_empty {
+        taken.members.insert(ours, policy);
     }
 }
 
@@ -259,11 +332,11 @@ mod tests {
         let TakenMembers { members, left } = agent("a.tools", &theirs);
         let expect = json!({
             "profile": "coding", "deny": ["gateway"],
-            "bySender": { "id:7": { "deny": ["exec"] } }, "sandbox": { "deny": ["browser"] },
+            "bySender": { "id:7": { "deny": ["exec"] } }, "sandbox": { "deny": ["browser"], "alsoAllow": ["cron"] },
         });
         assert_eq!(Value::Object(members), expect);
         let left: Vec<String> = left.into_iter().map(|(key, _)| key).collect();
-        assert_eq!(left, ["a.tools.elevated", "a.tools.sandbox.tools.alsoAllow"]);
+        assert_eq!(left, ["a.tools.elevated"]);
         assert_eq!(agent("a.tools", &json!(7)).left.len(), 1);
     }
 

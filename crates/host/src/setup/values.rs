@@ -81,7 +81,7 @@ fn tools(value: &Value) -> Result<Value, String> {
 ///
 /// # Errors
 /// Which variable is not set, or is secret by its name.
-pub(crate) fn with_variables(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+fn with_variables(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let fits = |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_';
     let is_name = |name: &str| {
         !name.is_empty()
@@ -115,6 +115,36 @@ pub(crate) fn with_variables(text: &str, env: &dyn Fn(&str) -> Option<String>) -
     }
     whole.push_str(rest);
     Ok(whole)
+}
+
+/// Puts variables of the environment into all texts of a value. One that cannot be made whole becomes null, so that whatever reads it
+/// next refuses it, and is in `left` with its names and the reason.
+pub(crate) fn put_in_variables(
+    value: &mut Value,
+    key: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    left: &mut Vec<(String, String)>,
+) {
+    match value {
+        Value::String(text) => match with_variables(text, env) {
+            Ok(whole) => *text = whole,
+            Err(why) => {
+                left.push((key.to_owned(), why));
+                *value = Value::Null;
+            }
+        },
+        Value::Array(items) => {
+            for (at, item) in items.iter_mut().enumerate() {
+                put_in_variables(item, &format!("{key}[{at}]"), env, left);
+            }
+        }
+        Value::Object(members) => {
+            for (name, member) in members {
+                put_in_variables(member, &format!("{key}.{name}"), env, left);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 #[cfg(test)]

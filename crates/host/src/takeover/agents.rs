@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use quipu_archive::openclaw::state::{MAIN, is_agent_id};
+use quipu_protocol::AgentId;
 use serde_json::{Map, Value};
 
 use super::{StateOutcome, StatePart, Takeover, TakeoverMode};
 use crate::Failure;
-use crate::settings::{SettingsFile, set_setting};
+use crate::settings::{SettingError, SettingsFile, set_setting};
 use crate::setup::{AGENTS, AgentMerge, UNCHANGEABLE, agents_of, setting_failure, tools_of};
 
 /// An agent as its settings have it.
@@ -22,9 +23,9 @@ struct ConfiguredAgent {
 /// What to do about an agent that comes without a directory.
 const NO_WORKSPACE: &str = "; set `workspace` of the agent, and import again";
 
-/// The id of an agent of the list.
+/// The id of an agent of the list, as its directory has it. The one without a name is the main one.
 pub(super) fn id_of(theirs: &Value) -> String {
-    theirs.get("id").and_then(Value::as_str).unwrap_or_default().trim().to_lowercase()
+    AgentId::normalise(theirs.get("id").and_then(Value::as_str).unwrap_or_default()).to_string()
 }
 
 impl Takeover<'_> {
@@ -67,7 +68,24 @@ impl Takeover<'_> {
         }
         if ours != before && self.mode == TakeoverMode::Write {
             let text = Value::Object(ours).to_string();
-            set_setting(self.home, &SettingsFile::User, AGENTS, &text).map_err(setting_failure)?;
+            match set_setting(self.home, &SettingsFile::User, AGENTS, &text) {
+                Ok(_) => {}
+                // There are more than there may be. Everything else is taken.
+                Err(SettingError::Invalid(why)) => {
+                    self.report(StatePart::Agent, &file, AGENTS, StateOutcome::Failed(why));
+                }
+                Err(error) => return Err(setting_failure(error)),
+            }
+        }
+        let agents = self.config.get("agents").and_then(|agents| agents.get("defaults"));
+        let confines = agents.and_then(|defaults| defaults.get("sandbox"));
+        let narrows = self.config.get("tools").filter(|tools| {
+            let members = tools.as_object().into_iter().flatten();
+            !tools.is_object() || members.filter(|(name, _)| *name != "exec").count() > 0
+        });
+        if narrows.is_some() || confines.is_some() {
+            let why = "tools and sandboxes of all agents are settings: import those of openclaw as well";
+            self.report(StatePart::Agent, &file, "tools", StateOutcome::Left(why.to_owned()));
         }
         Ok(())
     }
@@ -87,12 +105,12 @@ impl Takeover<'_> {
         self.default_agent.clone_from(&default);
         let mut found: Vec<ConfiguredAgent> = Vec::new();
         for (at, theirs) in list.into_iter().flatten().enumerate() {
-            let id = id_of(theirs);
-            if !is_agent_id(&id) {
-                let why = "an id has 1 to 64 of the letters a-z, digits, `_` and `-`".to_owned();
+            if !theirs.is_object() {
+                let why = "it is not an object".to_owned();
                 self.report(StatePart::Agent, &file, &format!("agents.list[{at}]"), StateOutcome::Left(why));
                 continue;
             }
+            let id = id_of(theirs);
             if found.iter().any(|agent| agent.id == id) {
                 continue;
             }

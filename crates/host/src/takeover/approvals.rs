@@ -36,22 +36,34 @@ enum Ask {
     Always,
 }
 
-/// What a value says. One that is not known counts as the strictest.
-fn security(value: Option<&Value>) -> Option<Security> {
-    Some(match value?.as_str().map(str::trim) {
-        Some("allowlist") => Security::Allowlist,
-        Some("full") => Security::Full,
-        _ => Security::Deny,
-    })
+/// A value that is not known, which counts as the strictest.
+struct UnknownValue;
+
+impl Security {
+    fn of(value: &Value) -> Result<Self, UnknownValue> {
+        match value.as_str().map(str::trim) {
+            Some("deny") => Ok(Self::Deny),
+            Some("allowlist") => Ok(Self::Allowlist),
+            Some("full") => Ok(Self::Full),
+            _ => Err(UnknownValue),
+        }
+    }
 }
 
-/// What a value says. One that is not known counts as the strictest.
-fn ask(value: Option<&Value>) -> Option<Ask> {
-    Some(match value?.as_str().map(str::trim) {
-        Some("off") => Ask::Off,
-        Some("on-miss") => Ask::OnMiss,
-        _ => Ask::Always,
-    })
+impl Ask {
+    fn of(value: &Value) -> Result<Self, UnknownValue> {
+        match value.as_str().map(str::trim) {
+            Some("off") => Ok(Self::Off),
+            Some("on-miss") => Ok(Self::OnMiss),
+            Some("always") => Ok(Self::Always),
+            _ => Err(UnknownValue),
+        }
+    }
+}
+
+/// What stands below these names.
+fn member<'a>(value: &'a Value, names: &[&str]) -> Option<&'a Value> {
+    names.iter().try_fold(value, |value, name| value.get(name))
 }
 
 /// What an agent may run.
@@ -67,41 +79,35 @@ struct AgentApprovals {
 impl AgentApprovals {
     /// Of the settings of the gateway, and of the file with approvals: of both the stricter one. Where neither says anything, nothing is taken.
     fn of(config: &Value, approvals: &Value, id: &str) -> Self {
-        let at = |value: &Value, names: &[&str]| {
-            names.iter().try_fold(value.clone(), |value, name| value.get(name).cloned())
-        };
         let listed = config.get("agents").and_then(|agents| agents.get("list")).and_then(Value::as_array);
         let own = listed.into_iter().flatten().find(|agent| id_of(agent) == id);
-        let said = |name: &str| {
-            let own = own.and_then(|own| at(own, &["tools", "exec", name]));
-            own.or_else(|| at(config, &["tools", "exec", name]))
-        };
-        let host = |name: &str| {
+        let values = |name: &str| {
+            let commands = ["tools", "exec", name];
+            let gateway = own.and_then(|own| member(own, &commands)).or_else(|| member(config, &commands));
             let places = [&["agents", id, name][..], &["agents", EVERYONE, name], &["defaults", name]];
-            places.iter().find_map(|names| at(approvals, names))
+            let host = places.iter().find_map(|names| member(approvals, names));
+            [gateway, host].into_iter().flatten()
         };
-        let both = |name: &str| [said(name), host(name)];
-        let unknown = |name: &str, known: &[&str]| {
-            both(name)
-                .iter()
-                .flatten()
-                .any(|value| !value.as_str().is_some_and(|word| known.contains(&word.trim())))
+        let mut unknown = Vec::new();
+        let mut known = |name: &'static str, is_known: bool| {
+            if !is_known && !unknown.contains(&name) {
+                unknown.push(name);
+            }
         };
-        let mut strange = Vec::new();
-        strange.extend(unknown("security", &["deny", "allowlist", "full"]).then_some("security"));
-        strange.extend(unknown("ask", &["off", "on-miss", "always"]).then_some("ask"));
-        let lists = [EVERYONE, id].map(|id| at(approvals, &["agents", id, "allowlist"]));
-        Self {
-            security: both("security").iter().filter_map(|value| security(value.as_ref())).min(),
-            asked: both("ask").iter().filter_map(|value| ask(value.as_ref())).max(),
-            patterns: lists
-                .into_iter()
-                .flatten()
-                .filter_map(|list| list.as_array().cloned())
-                .flatten()
-                .collect(),
-            unknown: strange,
+        let (mut security, mut asked) = (None, None);
+        for one in values("security").map(Security::of) {
+            known("security", one.is_ok());
+            let one = one.unwrap_or(Security::Deny);
+            security = Some(security.map_or(one, |other: Security| other.min(one)));
         }
+        for one in values("ask").map(Ask::of) {
+            known("ask", one.is_ok());
+            let one = one.unwrap_or(Ask::Always);
+            asked = Some(asked.map_or(one, |other: Ask| other.max(one)));
+        }
+        let lists = [EVERYONE, id].map(|id| member(approvals, &["agents", id, "allowlist"]));
+        let patterns = lists.into_iter().flatten().filter_map(Value::as_array).flatten().cloned().collect();
+        Self { security, asked, patterns, unknown }
     }
 
     /// Whether anything of it counts in a directory.
@@ -130,6 +136,13 @@ impl Takeover<'_> {
         let mut is_lost = self.lacks_approvals;
         if let Some(version) = approvals.get("version").filter(|version| version.as_u64() != Some(1)) {
             let why = format!("it has version {version} of its form; version 1 is supported");
+            self.report(StatePart::Approval, &file, "", StateOutcome::Failed(why));
+            (approvals, is_lost) = (Value::Null, true);
+        }
+        let is_object = |value: &Value| value.is_object();
+        if !approvals.is_null() && (!approvals.is_object() || !approvals.get("agents").is_none_or(is_object))
+        {
+            let why = "it is not an object with `agents` as one; nothing of it is taken".to_owned();
             self.report(StatePart::Approval, &file, "", StateOutcome::Failed(why));
             (approvals, is_lost) = (Value::Null, true);
         }

@@ -1,10 +1,13 @@
 //! `openclaw.json` of a state directory.
 
+use std::path::PathBuf;
+
 use quipu_archive::openclaw::state::is_agent_id;
 use serde_json::{Value, json};
 
+use super::agents::id_of;
 use super::{StateOutcome, StatePart, Takeover};
-use crate::setup::{INCLUDE, IncludeProblem, whole_config, with_variables};
+use crate::setup::{INCLUDE, IncludeProblem, put_in_variables, whole_config};
 
 /// Bytes of a file of settings at most.
 const CONFIG: u64 = 16 << 20;
@@ -12,30 +15,61 @@ const CONFIG: u64 = 16 << 20;
 impl Takeover<'_> {
     /// Reads the settings, with the files that they include.
     pub(super) fn read_config(&mut self) {
-        let Some(path) = self.state.config.clone() else { return };
-        let read = crate::bounded_file::read(&path, CONFIG).map_err(|error| error.in_words("16 MiB"));
+        let path = self.state.dir.join("openclaw.json");
+        let Some(file) = self.state.config.clone() else {
+            // It is there, and was not read; why is reported with the other problems of the directory.
+            if self.state.problems.iter().any(|problem| problem.path == path) {
+                self.config = json!({});
+                self.close_what_is_missing(&[lost(path, "")]);
+            }
+            return;
+        };
+        let read = crate::bounded_file::read(&file, CONFIG).map_err(|error| error.in_words("16 MiB"));
         let text = read.and_then(|bytes| {
             String::from_utf8(bytes).map_err(|_| "it is not text (UTF-8); nothing of it is taken".to_owned())
         });
-        match text.and_then(|text| whole_config(&path, &text)) {
-            Ok((value, problems)) => {
+        match text.and_then(|text| whole_config(&file, &text)) {
+            Ok((value, mut problems)) => {
                 self.config = value;
+                self.lacks_approvals |= !problems.is_empty();
+                problems.extend(self.put_in_variables());
+                problems.extend(self.take_out_unreadable());
                 self.close_what_is_missing(&problems);
                 for IncludeProblem { file, line, key, why } in problems {
-                    let key = if key.is_empty() { INCLUDE.to_owned() } else { format!("{key}.{INCLUDE}") };
-                    let why = format!("line {line}: {why}");
-                    self.report(StatePart::Directory, &file, &key, StateOutcome::Failed(why));
+                    let outcome = match line {
+                        0 => StateOutcome::Left(why),
+                        line => StateOutcome::Failed(format!("line {line}: {why}")),
+                    };
+                    let key = match line {
+                        0 => key,
+                        _ if key.is_empty() => INCLUDE.to_owned(),
+                        _ => format!("{key}.{INCLUDE}"),
+                    };
+                    self.report(StatePart::Directory, &file, &key, outcome);
                 }
-                self.put_in_variables();
             }
             Err(why) => {
                 self.config = json!({});
-                let lost =
-                    IncludeProblem { file: path.clone(), line: 0, key: String::new(), why: String::new() };
-                self.close_what_is_missing(&[lost]);
-                self.report(StatePart::Directory, &path, "", StateOutcome::Failed(why));
+                self.close_what_is_missing(&[lost(file.clone(), "")]);
+                self.report(StatePart::Directory, &file, "", StateOutcome::Failed(why));
             }
         }
+    }
+
+    /// Takes out what is no list of agents.
+    fn take_out_unreadable(&mut self) -> Option<IncludeProblem> {
+        let file = self.state.config.clone().unwrap_or_default();
+        let agents = self.config.get_mut("agents")?;
+        let (key, wanted) = match agents.get("list") {
+            _ if !agents.is_object() => ("agents", "an object"),
+            Some(list) if !list.is_array() => ("agents.list", "a list"),
+            _ => return None,
+        };
+        match agents.as_object_mut() {
+            Some(agents) => drop(agents.remove("list")),
+            None => *agents = json!({}),
+        }
+        Some(IncludeProblem { why: format!("it is not {wanted}"), ..lost(file, key) })
     }
 
     /// A file that cannot be read may say that agents have fewer tools, and run fewer commands. So they get no more than if it said
@@ -67,11 +101,12 @@ impl Takeover<'_> {
             }
         }
         // Agents of the file that is missing have their directories.
-        if is_missing(&["", "agents", "agents.list"]) || list.iter().any(|agent| agent.get("id").is_none()) {
-            let is_listed = |id: &str, list: &[Value]| {
-                let named = |agent: &Value| agent["id"].as_str().map(|name| name.trim().to_lowercase());
-                list.iter().any(|agent| named(agent).as_deref() == Some(id))
-            };
+        let is_unknown = |problem: &IncludeProblem| problem.line == 0 && is_of_agents(problem);
+        if is_missing(&["", "agents", "agents.list"])
+            || problems.iter().any(is_unknown)
+            || list.iter().any(|agent| agent.get("id").is_none())
+        {
+            let is_listed = |id: &str, list: &[Value]| list.iter().any(|agent| id_of(agent) == id);
             let ids: Vec<String> = self.state.agents.iter().map(|agent| agent.id.clone()).collect();
             for id in ids.into_iter().filter(|id| is_agent_id(id)) {
                 if !is_listed(&id, &list) {
@@ -95,37 +130,59 @@ impl Takeover<'_> {
         }
     }
 
-    /// Puts variables of the environment into what is taken of agents.
-    fn put_in_variables(&mut self) {
-        let Some(agents) = self.config.get_mut("agents") else { return };
-        let mut left = Vec::new();
+    /// Puts variables of the environment into what is taken of agents. Those whose id cannot be known are taken out, and named.
+    fn put_in_variables(&mut self) -> Vec<IncludeProblem> {
+        let file = self.state.config.clone().unwrap_or_default();
+        let (mut left, mut unknown) = (Vec::new(), Vec::new());
+        let env = |name: &str| std::env::var(name).ok();
         let mut put_in = |of: &mut Value, key: &str, member: &str| {
-            let Some(Value::String(text)) = of.get_mut(member) else { return };
-            match with_variables(text, &|name| std::env::var(name).ok()) {
-                Ok(whole) => *text = whole,
-                Err(why) => {
-                    left.push((format!("{key}.{member}"), why));
-                    of.as_object_mut().map(|of| of.remove(member));
-                }
+            let Some(value) = of.get_mut(member) else { return };
+            let before = left.len();
+            put_in_variables(value, &format!("{key}.{member}"), &env, &mut left);
+            // In `tools` null stands for what cannot be read, and closes it.
+            if left.len() > before && member != "tools" && member != "exec" {
+                of.as_object_mut().map(|of| of.remove(member));
             }
         };
-        if let Some(defaults) = agents.get_mut("defaults") {
-            put_in(defaults, "agents.defaults", "workspace");
+        if let Some(tools) = self.config.get_mut("tools") {
+            put_in(tools, "tools", "exec");
         }
-        let list = agents.get_mut("list").and_then(Value::as_array_mut);
-        for (at, agent) in list.into_iter().flatten().enumerate() {
-            let key = format!("agents.list[{at}]");
-            put_in(agent, &key, "model");
-            put_in(agent, &key, "workspace");
-            if let Some(model) = agent.get_mut("model") {
-                put_in(model, &format!("{key}.model"), "primary");
+        if let Some(agents) = self.config.get_mut("agents") {
+            if let Some(defaults) = agents.get_mut("defaults") {
+                put_in(defaults, "agents.defaults", "workspace");
+            }
+            if let Some(list) = agents.get_mut("list").and_then(Value::as_array_mut) {
+                let mut at = 0;
+                list.retain_mut(|agent| {
+                    let key = format!("agents.list[{at}]");
+                    at += 1;
+                    for member in ["model", "workspace", "tools"] {
+                        put_in(agent, &key, member);
+                    }
+                    let has_id = agent.get("id").is_some();
+                    put_in(agent, &key, "id");
+                    let is_known = !has_id || agent.get("id").is_some();
+                    if !is_known {
+                        unknown.push(key);
+                    }
+                    is_known
+                });
             }
         }
-        let file = self.state.config.clone().unwrap_or_default();
         for (key, why) in left {
             self.report(StatePart::Agent, &file, &key, StateOutcome::Left(why));
         }
+        let why = "which agent it is cannot be known";
+        unknown
+            .into_iter()
+            .map(|key| IncludeProblem { why: why.to_owned(), ..lost(file.clone(), &key) })
+            .collect()
     }
+}
+
+/// What is missing of the settings below some names.
+fn lost(file: PathBuf, key: &str) -> IncludeProblem {
+    IncludeProblem { file, line: 0, key: key.to_owned(), why: String::new() }
 }
 
 const NO_TOOLS: &str = "it gets no tools here: a file of settings that may take tools from it cannot be read; remove its `tools` from `agents.byId` and import again once it can";

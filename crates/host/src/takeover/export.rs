@@ -567,9 +567,10 @@ fn exported_job(
         return Err("it is work of this program, which is not there");
     };
     let agents = workspaces.get(Path::new(&work.cwd)).map(Vec::as_slice).unwrap_or_default();
-    let agent = agents.first().ok_or("its directory is that of no agent")?;
+    let own = work.agent.as_ref().filter(|agent| is_agent_id(agent));
+    let agent = own.or_else(|| agents.first()).ok_or("its directory is that of no agent")?;
     let mut notes = Vec::new();
-    if agents.len() > 1 {
+    if own.is_none() && agents.len() > 1 {
         notes.push(format!("{} agents work in its directory; it is one of `{agent}`", agents.len()));
     }
     let schedule = match &scheduled.when {
@@ -622,6 +623,7 @@ mod tests {
     use quipu_policy::{GROUPS, canonical};
 
     use super::*;
+    use crate::scheduled_job::PromptWork;
 
     /// What is exported is what an import would read as the same tool.
     #[test]
@@ -665,21 +667,10 @@ mod tests {
 
     #[test]
     fn job_that_failed_is_exported_as_disabled() {
-        let work = crate::scheduled_job::PromptWork {
-            prompt: "x".to_owned(),
-            cwd: "/w".to_owned(),
-            model: None,
-            budget: None,
-            daily_budget: None,
-            daily_tokens: None,
-            max_turns: None,
-            tools: None,
-            by_model: false,
-        };
         let scheduled = ScheduledJob {
             when: Recurrence::At(5),
             jitter_ms: 0,
-            work: ScheduledWork::Prompt(work),
+            work: ScheduledWork::Prompt(PromptWork::new("x", "/w")),
             target: JobTarget::Nobody,
         };
         let workspaces = BTreeMap::from([(PathBuf::from("/w"), vec![MAIN.to_owned()])]);

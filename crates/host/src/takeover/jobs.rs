@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quipu_protocol::UnixMs;
+use quipu_protocol::{AgentId, UnixMs};
 use quipu_schedule::Recurrence;
 use quipu_store::{JobKey, Jobs};
 use serde_json::Value;
@@ -133,7 +133,9 @@ impl Takeover<'_> {
             None | Some("main" | "isolated") => {}
             Some(_) => notes.push("each run has a session of its own".to_owned()),
         }
-        let agent = text(theirs, "agentId").unwrap_or_else(|| self.default_agent.clone()).to_lowercase();
+        let named = text(theirs, "agentId").filter(|id| !id.trim().is_empty());
+        let agent =
+            named.map_or_else(|| self.default_agent.clone(), |id| AgentId::normalise(&id).to_string());
         let cwd = self.workspaces.get(&agent).and_then(|path| path.to_str());
         let cwd = cwd.ok_or_else(|| {
             format!("its agent `{}` has no directory here that it could run in", short(&agent))
@@ -142,18 +144,11 @@ impl Takeover<'_> {
         let target = target(theirs, &mut notes)?;
         notes
             .push("without a budget it runs only models that cost nothing; add it again with one".to_owned());
-        let work = PromptWork {
-            prompt,
-            cwd: cwd.to_owned(),
+        let work = ScheduledWork::Prompt(PromptWork {
             model,
-            budget: None,
-            daily_budget: None,
-            daily_tokens: None,
-            max_turns: None,
-            tools: None,
-            by_model: false,
-        };
-        let work = ScheduledWork::Prompt(work);
+            agent: Some(agent.clone()),
+            ..PromptWork::new(prompt, cwd)
+        });
         let is_paused = theirs.get("enabled") == Some(&Value::Bool(false));
         Ok(TakenJob { job: ScheduledJob { when, jitter_ms, work, target }, is_paused, notes })
     }

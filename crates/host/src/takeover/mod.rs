@@ -89,7 +89,7 @@ impl<'a> Takeover<'a> {
             takeover.report(StatePart::Directory, &problem.path, "", StateOutcome::Failed(why));
         }
         let agents = takeover.state.dir.join("agents");
-        takeover.lacks_approvals = takeover.reports.iter().any(|report| {
+        takeover.lacks_approvals |= takeover.reports.iter().any(|report| {
             matches!(report.outcome, StateOutcome::Failed(_))
                 && !report.file.starts_with(&agents)
                 && report.file.file_name().is_none_or(|name| name != "jobs.json")

@@ -29,14 +29,5 @@ pub(super) fn group_of(key: &SessionKey) -> Option<ChatGroup> {
 
 /// Who sent a message, as far as its rights say so. The name that people see is left out: anybody can have it.
 pub(super) fn sender_of(authority: &Authority) -> Sender {
-    let id = authority.sender.clone();
-    let given = id.as_deref().unwrap_or_default();
-    let is_number = |text: &&str| {
-        text.strip_prefix('+').is_some_and(|digits| {
-            (6..=15).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit())
-        })
-    };
-    let e164 = Some(given).filter(is_number).map(str::to_owned);
-    let username = given.strip_prefix('@').filter(|name| !name.is_empty()).map(str::to_owned);
-    Sender { id, e164, username, name: None }
+    authority.sender.as_deref().map(Sender::of_id).unwrap_or_default()
 }

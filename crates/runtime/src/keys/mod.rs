@@ -1,12 +1,11 @@
 //! Names of conversations: which agent, chat, account, person and thread a message belongs to.
 
-mod agent_id;
 mod direct;
 
 use std::fmt;
 
-pub use agent_id::{AGENT_ID_LIMIT, AgentId, DEFAULT_AGENT};
 pub use direct::{DEFAULT_ACCOUNT, DirectKeys, DirectScope, IdentityLinks, LinkError};
+pub use quipu_protocol::{AGENT_ID_LIMIT, AgentId, DEFAULT_AGENT};
 
 /// Bytes of a session key at most, as it is given and as it is written: with the 16 bytes that `conversation_inbox` puts in front,
 /// it is a name in the store, and the store takes names of up to 1,024.

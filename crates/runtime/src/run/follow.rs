@@ -153,7 +153,8 @@ impl<'a> Follow<'a> {
                             drop(self.session.abort().await);
                         }
                     }
-                    // Not before: a stop that comes meanwhile must not wait for it.
+                    // Not before: a stop that comes meanwhile must not wait for it. The message is stored; without this note the
+                    // conversation only counts as idle a little earlier.
                     drop(self.inner.sessions.heard(self.key, self.session, cause).await);
                     again = settled.then(|| Instant::now() + AGAIN);
                 }

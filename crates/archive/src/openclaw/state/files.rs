@@ -124,7 +124,7 @@ fn transcripts(state: &mut StateDirectory, dir: &Path) -> Vec<PathBuf> {
         match inside(&state.dir, &path) {
             Ok(Some(at)) if at.is_file() => found.push(path),
             Ok(Some(_)) => state.problem(&path, StateFault::NotAFile),
-            // A link to nothing.
+            // It is gone by now.
             Ok(None) => state.problem(&path, io::Error::from(io::ErrorKind::NotFound)),
             Err(fault) => state.problem(&path, fault),
         }
@@ -138,7 +138,8 @@ fn inside(dir: &Path, path: &Path) -> Result<Option<PathBuf>, StateFault> {
     match path.canonicalize() {
         Ok(real) if real.starts_with(dir) => Ok(Some(real)),
         Ok(_) => Err(StateFault::Outside),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        // A link to nothing is there, and what it led to is missing.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.symlink_metadata().is_err() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

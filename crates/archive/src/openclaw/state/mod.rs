@@ -17,6 +17,7 @@ pub use profiles::{
     PortableProfile, ProfileCredential, ProfileFault, ProfileUse, profile_json, profile_name, profile_of,
     use_of,
 };
+use quipu_protocol::{AGENT_ID_LIMIT, AgentId, DEFAULT_AGENT};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -24,8 +25,6 @@ use tempfile::TempDir;
 const AGENT_DATABASE: &str = "agent/openclaw-agent.sqlite";
 /// Agents of a directory at most.
 const AGENTS: usize = 256;
-/// Letters of the id of an agent at most.
-const ID: usize = 64;
 /// Bytes of one document at most.
 pub const DOCUMENT_LIMIT: u64 = 64 << 20;
 
@@ -132,7 +131,7 @@ pub enum StateFault {
         pid: u32,
     },
     /// The name of an agent that no conversation can have.
-    #[error("the name of an agent has 1 to {ID} of the letters a-z, digits, `_` and `-`")]
+    #[error("the name of an agent has 1 to {AGENT_ID_LIMIT} of the letters a-z, digits, `_` and `-`")]
     AgentName,
     /// There are too many agents.
     #[error("there are more than {AGENTS} agents; the others are left out")]
@@ -237,11 +236,9 @@ impl StateDirectory {
 }
 
 /// The id of the agent that a directory has where no other is named.
-pub const MAIN: &str = "main";
+pub const MAIN: &str = DEFAULT_AGENT;
 
 /// Whether conversations can have an agent of this id.
 pub fn is_agent_id(id: &str) -> bool {
-    let edge = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
-    let fits = |letter: u8| edge(letter) || letter == b'_' || letter == b'-';
-    id.len() <= ID && id.bytes().next().is_some_and(edge) && id.bytes().all(fits)
+    AgentId::is_written(id)
 }

@@ -13,7 +13,9 @@ use tokio_util::sync::CancellationToken;
 use super::work::{WorkEnd, WorkFailure};
 use crate::jobs::JobError;
 use crate::scheduled_job::PromptWork;
-use crate::{CallPrices, Failure, FailureKind, Home, OpenRequest, PermissionRequest, SessionTarget};
+use crate::{
+    CallPrices, Failure, FailureKind, Home, OpenRequest, PermissionRequest, SessionAudience, SessionTarget,
+};
 
 /// Sends the prompt in a new session, and waits until that is at rest. `spent`: what attempts before it cost. `began` gets the
 /// session once it is in the store.
@@ -46,6 +48,12 @@ pub(super) async fn run<F: Future<Output = Result<(), JobError>>>(
         max_turns: work.max_turns,
         tools: work.tools.clone(),
         is_unattended: true,
+        // Of an agent that is not set up any more nothing says what it may do.
+        audience: SessionAudience {
+            agent: work.agent.clone(),
+            is_known_only: true,
+            ..SessionAudience::default()
+        },
         permissions: PermissionRequest { plan: Some(false), ..PermissionRequest::default() },
         ..OpenRequest::default()
     };

@@ -11,7 +11,7 @@ pub const DEFAULT_AGENT: &str = "main";
 /// The id of an agent: a letter or digit, and up to 63 letters, digits, `-` and `_` behind it, all of them ASCII in lower case.
 ///
 /// ```
-/// use quipu_runtime::AgentId;
+/// use quipu_protocol::AgentId;
 ///
 /// assert_eq!(AgentId::normalise("  Ops & Builds! ").as_str(), "ops-builds");
 /// assert_eq!(AgentId::normalise("../..").as_str(), "main");
@@ -49,6 +49,11 @@ impl AgentId {
         if id.is_empty() { Self::default() } else { Self(id.into()) }
     }
 
+    /// Whether a text is an id as it stands.
+    pub fn is_written(text: &str) -> bool {
+        is_valid(text) && !text.bytes().any(|byte| byte.is_ascii_uppercase())
+    }
+
     /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -67,6 +72,7 @@ impl fmt::Display for AgentId {
     }
 }
 
+/// Whether a text is an id once it is in lower case.
 fn is_valid(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() <= AGENT_ID_LIMIT
