@@ -57,15 +57,19 @@ pub(crate) enum MarkerScan {
     Text,
 }
 
+/// How the marker begins that these bytes begin, as far as they reach.
+fn begin_of_marker(bytes: &[u8]) -> Option<&'static str> {
+    MARKERS.iter().copied().find(|marker| {
+        let length = bytes.len().min(marker.len());
+        bytes[..length].eq_ignore_ascii_case(&marker.as_bytes()[..length])
+    })
+}
+
 /// Reads `[Tool Call: …]` or `[Tool Result …]` at the start of `text`, which is `[`.
 pub(crate) fn scan_marker(text: &str, finish: bool) -> MarkerScan {
     let bytes = &text.as_bytes()[..text.len().min(TAG_MOST)];
     let whole = finish || bytes.len() == TAG_MOST;
-    let begins = |marker: &&&str| {
-        let length = bytes.len().min(marker.len());
-        bytes[..length].eq_ignore_ascii_case(&marker.as_bytes()[..length])
-    };
-    let Some(marker) = MARKERS.iter().find(begins) else { return MarkerScan::Text };
+    let Some(marker) = begin_of_marker(bytes) else { return MarkerScan::Text };
     let unfinished = if whole { MarkerScan::Text } else { MarkerScan::Unfinished };
     let Some(inner) = bytes.get(marker.len()..) else { return unfinished };
     // `[Tool Results]` is a heading of somebody's.
@@ -81,6 +85,16 @@ pub(crate) fn scan_marker(text: &str, finish: bool) -> MarkerScan {
         return MarkerScan::Text;
     }
     let length = marker.len() + end + 1;
+    match bytes.get(length) {
+        // The text of a link.
+        Some(b'(') => return MarkerScan::Text,
+        Some(b'[') => match begin_of_marker(&bytes[length..]) {
+            Some(begin) if begin.len() > bytes.len() - length && !whole => return MarkerScan::Unfinished,
+            Some(begin) if begin.len() <= bytes.len() - length => {}
+            _ => return MarkerScan::Text,
+        },
+        _ => {}
+    }
     let alone = MarkerScan::Marker { length, has_arguments: false };
     let blanks =
         |from: usize| from + bytes[from..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();

@@ -127,6 +127,12 @@ fn tags_are_stripped_in_every_split_in_two() {
         (TagOptions::default(), "[Tool Call: half", "[Tool Call: half"),
         (
             TagOptions::default(),
+            "See [Tool call: design](https://e.com/x), [tool call: b][1] and [Tool Result c][",
+            "See [Tool call: design](https://e.com/x), [tool call: b][1] and [Tool Result c][",
+        ),
+        (TagOptions::default(), "one [Tool Call: a][Tool Result b] (two)", "one  (two)"),
+        (
+            TagOptions::default(),
             "[Tool Call: read] {\"path\": \"a and there it stopped. <think>x</think>So: {}",
             "[Tool Call: read] {\"path\": \"a and there it stopped. So: {}",
         ),
@@ -233,6 +239,7 @@ fn soup() -> impl Strategy<Value = String> {
         "Call:",
         "Result x",
         "]",
+        "(",
         "Arguments: ",
         "{\"",
         "}",
