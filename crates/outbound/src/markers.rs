@@ -8,6 +8,8 @@ const MARKERS: &[&str] = &["[Tool Call:", "[Tool Result"];
 const ARGUMENTS: &str = "Arguments:";
 /// Bytes of the arguments of a call that is written as text, at most.
 pub(crate) const ARGUMENTS_MOST: usize = 64 << 10;
+/// Arguments without an end that are looked for in one message: each is read to the limit.
+pub(crate) const UNENDED_MOST: u8 = 16;
 
 /// Where arguments end.
 pub(crate) enum ObjectEnd {

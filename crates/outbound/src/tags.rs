@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use crate::markers::{ARGUMENTS_MOST, MarkerScan, ObjectEnd, OpenObject, scan_marker};
+use crate::markers::{ARGUMENTS_MOST, MarkerScan, ObjectEnd, OpenObject, UNENDED_MOST, scan_marker};
 
 /// A run of backticks that no equal run follows within this many bytes is text, and so is an opening line of a fence that is longer.
 const CODE_MOST: usize = 1024;
@@ -97,6 +97,8 @@ pub struct TagStripper {
     orphan: bool,
     /// The arguments of a call that is written as text.
     object: OpenObject,
+    /// How often such arguments had no end.
+    unended: u8,
     /// A closing tag was taken for code in the reasoning that is open.
     quoted_close: bool,
     /// Closing tags of reasoning count in code.
@@ -124,6 +126,7 @@ impl TagStripper {
             any_visible: false,
             orphan: false,
             object: OpenObject::default(),
+            unended: 0,
             quoted_close: false,
             closes_in_code: false,
             glued_to: None,
@@ -152,7 +155,7 @@ impl TagStripper {
     }
 
     fn read(&mut self, finish: bool) -> Vec<Segment> {
-        let text = mem::take(&mut self.held);
+        let mut text = mem::take(&mut self.held);
         let mut out = Vec::new();
         let mut at = 0;
         while at < text.len() {
@@ -163,7 +166,9 @@ impl TagStripper {
             self.searched = 0;
             at += used;
         }
-        text[at..].clone_into(&mut self.held);
+        // What waits can be long, and is not copied where nothing came of this piece.
+        text.drain(..at);
+        self.held = text;
         out
     }
 
@@ -277,6 +282,7 @@ impl TagStripper {
                     Some(ObjectEnd::Open) if !finish => return 0,
                     // What has no end is the text of the answer.
                     Some(ObjectEnd::Open | ObjectEnd::None) => {
+                        self.unended = self.unended.saturating_add(1);
                         self.show("[", false, out);
                         self.line_start = false;
                         return 1;
@@ -291,6 +297,9 @@ impl TagStripper {
     /// Where the arguments end that begin there. What is beyond the limit is not looked at, so that the answer is the same in whatever
     /// pieces the text arrives.
     fn arguments(&mut self, text: &str, begin: usize) -> ObjectEnd {
+        if self.unended >= UNENDED_MOST {
+            return ObjectEnd::None;
+        }
         let end = text.floor_char_boundary(begin + ARGUMENTS_MOST);
         let from = match self.searched > begin {
             true => self.searched,

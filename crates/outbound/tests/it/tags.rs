@@ -183,6 +183,7 @@ fn hostile_texts_hold_back_little_and_end_soon() {
         "~~~",
         "\u{0}",
         "<tool_call> ",
+        "[Tool Call:]{",
     ] {
         let text = unit.repeat((1 << 17) / unit.len());
         let mut stripper = TagStripper::new(TagOptions::default());
@@ -197,6 +198,15 @@ fn hostile_texts_hold_back_little_and_end_soon() {
         assert!(length <= text.len(), "{unit:?}");
         drop(visible_text(&text, TagOptions::default()));
     }
+}
+
+#[test]
+fn calls_without_an_end_are_looked_for_some_times() {
+    let stripped = |text: &str| shown(&stripped(TagOptions::default(), &[text.to_owned()]));
+    let call = "[Tool Call: y] {}";
+    let open = |times: usize| "[Tool Call: x] {\"".repeat(times);
+    assert_eq!(stripped(&format!("{}{call}", open(14))), open(14));
+    assert_eq!(stripped(&format!("{}{call}", open(40))), open(40) + call);
 }
 
 fn soup() -> impl Strategy<Value = String> {
