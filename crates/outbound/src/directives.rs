@@ -75,6 +75,13 @@ impl DirectiveParser {
         mem::take(&mut self.newly_judged)
     }
 
+    /// The message is read anew from its beginning. Its files stay judged.
+    pub(crate) fn begin_again(&mut self) {
+        let judged = mem::take(&mut self.judged);
+        let newly_judged = mem::take(&mut self.newly_judged);
+        *self = Self { judged, newly_judged, ..Self::checking(self.check.take()) };
+    }
+
     /// What is certain after this segment.
     pub fn push(&mut self, segment: &Segment) -> Vec<Directive> {
         let mut out = Vec::new();

@@ -504,31 +504,46 @@ impl TagStripper {
 /// The visible text of a whole message. Reasoning in reasoning is counted; reasoning that never ends hides the rest, unless nothing
 /// else would be left.
 pub fn visible_text(text: &str, options: TagOptions) -> String {
-    visible_by(TagStripper { nested: true, ..TagStripper::new(options) }, text)
+    joined(&visible_segments(text, options)).trim().to_owned()
 }
 
-fn visible_by(mut stripper: TagStripper, text: &str) -> String {
+/// The same, with what of it is code, and with blanks at its end.
+pub(crate) fn visible_segments(text: &str, options: TagOptions) -> Vec<Segment> {
+    let mut segments = segments_by(TagStripper { nested: true, ..TagStripper::new(options) }, text);
+    if let Some(Segment::Text(first)) = segments.first_mut() {
+        *first = first.trim_start().to_owned();
+    }
+    segments
+}
+
+fn segments_by(mut stripper: TagStripper, text: &str) -> Vec<Segment> {
     let options = stripper.options;
     let mut segments = stripper.push(text);
     segments.extend(stripper.finish());
-    let mut visible = String::new();
-    for segment in segments {
-        match segment {
-            Segment::Text(text) | Segment::Code(text) => visible.push_str(&text),
-            Segment::Leak => visible.clear(),
-        }
+    if let Some(leak) = segments.iter().rposition(|segment| *segment == Segment::Leak) {
+        segments.drain(..=leak);
     }
-    if visible.trim().is_empty() && stripper.hidden == Some(Family::Thinking) {
+    if joined(&segments).trim().is_empty() && stripper.hidden == Some(Family::Thinking) {
         if stripper.quoted_close {
             // What was taken for code ended the reasoning: nothing else did.
             let again = TagStripper { nested: true, closes_in_code: true, ..TagStripper::new(options) };
-            return visible_by(again, text);
+            return segments_by(again, text);
         }
         if !options.enforce_final {
-            visible = stripper.hidden_text;
+            let mut literal = TagStripper::literal(options);
+            segments = literal.push(&stripper.hidden_text);
+            segments.extend(literal.finish());
         }
     }
-    visible.trim().to_owned()
+    segments
+}
+
+fn joined(segments: &[Segment]) -> String {
+    let text = |segment: &Segment| match segment {
+        Segment::Text(text) | Segment::Code(text) => text.clone(),
+        Segment::Leak => String::new(),
+    };
+    segments.iter().map(text).collect()
 }
 
 enum HiddenClose {

@@ -10,13 +10,13 @@ use quipu_protocol::{RunId, UnixMs};
 use crate::block::{Block, ReplyKey, ReplyTarget};
 use crate::chunk::{Chunk, Chunker};
 use crate::coalesce::{Coalescer, Seam};
-use crate::directives::{Directive, DirectiveParser};
+use crate::directives::Directive;
 use crate::duplicates::SentTexts;
 use crate::outbox::Progress;
 use crate::pacing::Pacer;
 use crate::repeat::{Repeat, TextDigest};
 use crate::silence::SilenceGate;
-use crate::tags::{Segment, TagOptions, visible_text};
+use crate::tags::{Segment, TagOptions, visible_segments};
 use message::{Message, Piece};
 pub use options::{DrainPoint, ReplyMode, StreamOptions};
 
@@ -350,19 +350,19 @@ impl ReplyStream {
 
     /// Nothing was visible while it streamed: what the whole text shows is sent, such as reasoning that was never closed.
     fn show_whole(&mut self) {
-        let text = visible_text(&self.message.raw, TagOptions { enforce_final: self.options.enforce_final });
-        let mut parser = DirectiveParser::checking(self.options.media_check.clone());
-        parser.knows_files(&self.left.files);
-        let mut gate = SilenceGate::new();
-        let mut directives = parser.push(&Segment::Text(text));
+        let options = TagOptions { enforce_final: self.options.enforce_final };
+        self.message.parser.begin_again();
+        self.message.gate = SilenceGate::new();
+        let parser = &mut self.message.parser;
+        let segments = visible_segments(&self.message.raw, options);
+        let mut directives: Vec<_> = segments.iter().flat_map(|segment| parser.push(segment)).collect();
         directives.extend(parser.finish());
-        for directive in directives {
-            if let Directive::Text(text) = directive {
-                let text = gate.push(&text);
-                self.show(&text);
-            }
+        if self.message.media_count > 0 {
+            // They were found while it streamed.
+            directives.retain(|found| !matches!(found, Directive::Media { .. } | Directive::MissingMedia));
         }
-        let rest = gate.finish();
+        self.directives(directives);
+        let rest = self.message.gate.finish();
         self.show(&rest);
     }
 

@@ -235,6 +235,32 @@ fn reasoning_that_never_ends_is_sent_when_there_is_no_answer() {
 }
 
 #[test]
+fn answer_that_was_taken_for_reasoning_keeps_its_directives() {
+    let options =
+        || StreamOptions { media_check: checked(true), reply_mode: ReplyMode::Explicit, ..options() };
+    for (text, expected) in [
+        (
+            "<think>I end with `</think>`\n\n[[reply_to: 7]]Here is the plot:\nMEDIA: ./a.png",
+            vec!["`\n\nHere is the plot:+/work/./a.png>7", "."],
+        ),
+        (
+            "<think>Here is the plot:\n[[voice]]\nMEDIA: ./a.png\n",
+            vec!["Here is the plot:+/work/./a.png+voice", "."],
+        ),
+        (
+            "<think>Write `[[voice]]` or ./b.png:\nMEDIA: ./b.png",
+            vec!["Write `[[voice]]` or ./b.png:+/work/./b.png", "."],
+        ),
+        ("MEDIA: ./a.png\n<think>no end of MEDIA: ./a.png", vec!["+/work/./a.png", "."]),
+    ] {
+        for drain in [DrainPoint::TextEnd, DrainPoint::MessageEnd] {
+            let options = StreamOptions { drain, ..options() };
+            assert_eq!(run(options, &[MessageStarted, Text(text), END]), expected, "{text}");
+        }
+    }
+}
+
+#[test]
 fn leaked_reasoning_is_dropped_as_long_as_it_has_not_left() {
     let inputs = [MessageStarted, Text("I should"), Text("</think>"), Text("The answer"), END];
     assert_eq!(run(options(), &inputs), ["The answer", "."]);
