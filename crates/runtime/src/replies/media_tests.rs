@@ -1,8 +1,12 @@
-use quipu_outbound::{Acknowledgement, BreakPreference, ChunkOptions, SinkFuture};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use quipu_outbound::{Acknowledgement, BreakPreference, ChunkOptions, MediaCheck, SinkFuture, StreamOutput};
 use quipu_testkit::{Answer, Gate};
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::flow::FlowWorld;
+use super::tests::{answer_of, call_of, result_of_call};
 use super::*;
 use crate::queue::BusyMode;
 use crate::run::RunRequest;
@@ -127,7 +131,7 @@ async fn streamed_answer_goes_on_though_its_file_is_gone() {
                 .unwrap();
         })
         .await;
-    // What the chat was told about both of them stays so.
+    // What held for both of them when the answer began stays so.
     std::fs::rename(&file, world.here().join("late.png")).unwrap();
     let next = replies(&world, &chat).await;
     let kept = next.clone();
@@ -142,4 +146,43 @@ async fn streamed_answer_goes_on_though_its_file_is_gone() {
     let said = format!("{}\n\nlast", answer.replace("MEDIA: ./a.png\n\n", ""));
     assert_eq!(text.replace("\n\n", "\n"), said.replace("\n\n", "\n"));
     assert_eq!(media.len(), 1, "{media:?}");
+}
+
+#[tokio::test]
+async fn answer_that_repeats_files_of_a_message_is_not_sent() {
+    let (world, chat) = (World::new([]), Chat::new(ReplyTiming::Whole));
+    let replies = replies(&world, &chat).await;
+    let key = SessionKey::parse("agent:main:main").unwrap();
+    let owed = OwedReply::new("turn".into(), "s".into(), Route { channel: "irc".into(), ..Route::default() });
+    // What is sent for an answer behind a call, where the plot is made by another call before it.
+    let sent = |call: &str, answer: &str, is_made: bool| {
+        let is_there = Arc::new(AtomicBool::new(false));
+        let there = is_there.clone();
+        let files = MediaCheck::new(move |name| {
+            let is_plot = name.ends_with("plot.png") && there.load(Ordering::Relaxed);
+            is_plot.then(|| "/work/out/plot.png".to_owned())
+        });
+        let mut flow = ReplyFlow::of(&replies, &key, &owed, files).unwrap();
+        let (seal, progress) = (|text: &str| text.to_owned(), |_: &ReplyKey| None);
+        let flowing = FlowWorld { routes: &*replies.0.routes, progress: &progress, seal: &seal, at: 0 };
+        assert!(
+            flow.said(&call_of(call), &flowing).iter().all(|one| !matches!(one, StreamOutput::Block { .. }))
+        );
+        is_there.store(is_made, Ordering::Relaxed);
+        flow.said(&result_of_call(false), &flowing);
+        is_there.store(true, Ordering::Relaxed);
+        let outputs = flow.said(&answer_of(answer), &flowing);
+        let blocks = outputs.into_iter().filter_map(|output| match output {
+            StreamOutput::Block { block, .. } => Some((block.text, block.media)),
+            _ => None,
+        });
+        blocks.collect::<Vec<_>>()
+    };
+    let text = "Here is your plot.\nMEDIA: ./out/plot.png";
+    assert_eq!(sent(text, text, true), []);
+    assert_eq!(sent(text, "MEDIA: /work/out/plot.png", true), []);
+    let (plot, other) = ("/work/out/plot.png".to_owned(), "MEDIA: ./out/plot.png");
+    assert_eq!(sent("I make a plot for you.", other, true), [(String::new(), vec![plot.clone()])]);
+    // It was not there when the message was sent: its line was text.
+    assert_eq!(sent(text, other, false), [(String::new(), vec![plot])]);
 }
