@@ -61,6 +61,10 @@ pub struct Block {
     pub reasoning: bool,
     /// Bytes of the visible text of its message that this block and those before it have.
     pub end: usize,
+    /// How many media of its message were named up to the last one that left with this block or one before it, those that are not sent
+    /// included: a stream that continues the message sends those behind them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub media_end: usize,
     /// SHA-256 of those bytes, in hexadecimal digits, where the block left while its message streamed: by it, a stream that continues
     /// the message after a crash knows whether the same text comes again.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -69,6 +73,11 @@ pub struct Block {
     /// as it was read, whatever became of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<NamedFile>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl Block {

@@ -71,6 +71,7 @@ impl Coalescer {
                 self.length = length;
                 waiting.text = text;
                 waiting.end = block.end;
+                waiting.media_end = block.media_end;
                 waiting.digest = block.digest;
             }
             _ => {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::mem;
+use std::ops::Range;
 
 use crate::block::ReplyTarget;
 use crate::media::{MediaCheck, NamedFile, is_address, named_source};
@@ -41,6 +42,8 @@ pub enum Directive {
 #[derive(Debug, Clone, Default)]
 pub struct DirectiveParser {
     held: String,
+    /// What of it is code.
+    held_code: Vec<Range<usize>>,
     /// The last character given; none at the start of the message.
     last: Option<char>,
     /// The text continues in the middle of a line.
@@ -75,6 +78,13 @@ impl DirectiveParser {
         mem::take(&mut self.newly_judged)
     }
 
+    /// The message is read anew from its beginning. Its files stay judged.
+    pub(crate) fn begin_again(&mut self) {
+        let judged = mem::take(&mut self.judged);
+        let newly_judged = mem::take(&mut self.newly_judged);
+        *self = Self { judged, newly_judged, ..Self::checking(self.check.take()) };
+    }
+
     /// What is certain after this segment.
     pub fn push(&mut self, segment: &Segment) -> Vec<Directive> {
         let mut out = Vec::new();
@@ -85,7 +95,9 @@ impl DirectiveParser {
             }
             // A path in backticks belongs to its line.
             Segment::Code(code) if self.holds_media_line() && !code.contains('\n') => {
+                let begin = self.held.len();
                 self.held.push_str(code);
+                self.held_code.push(begin..self.held.len());
                 self.read(false, &mut out);
             }
             Segment::Code(code) => {
@@ -95,6 +107,7 @@ impl DirectiveParser {
             }
             Segment::Leak => {
                 self.held.clear();
+                self.held_code.clear();
                 self.last = None;
                 self.in_line = false;
                 self.joint = false;
@@ -118,42 +131,57 @@ impl DirectiveParser {
 
     fn read(&mut self, finish: bool, out: &mut Vec<Directive>) {
         let text = mem::take(&mut self.held);
+        let mut code = mem::take(&mut self.held_code);
         let mut at = 0;
         while at < text.len() {
-            let used = self.step(&text[at..], finish, out);
+            if !self.in_line {
+                match self.step_line(&text[at..], finish, out) {
+                    LineStep::Wait => break,
+                    LineStep::Media(length) => at += length,
+                    LineStep::Text => self.in_line = true,
+                }
+                continue;
+            }
+            let used = match code.iter().find(|code| code.end > at) {
+                Some(code) if code.start <= at => {
+                    self.give(&text[at..code.end], out);
+                    code.end - at
+                }
+                Some(code) => self.step(&text[at..code.start], true, out),
+                None => self.step(&text[at..], finish, out),
+            };
             if used == 0 {
                 break;
             }
             at += used;
         }
+        code.retain(|code| code.start >= at);
+        self.held_code = code.into_iter().map(|code| code.start - at..code.end - at).collect();
         text[at..].clone_into(&mut self.held);
     }
 
-    fn step(&mut self, text: &str, finish: bool, out: &mut Vec<Directive>) -> usize {
-        if !self.in_line {
-            match media_line(text) {
-                MediaScan::Prefix if !finish => return 0,
-                MediaScan::Line(source) => {
-                    let line = source.find('\n');
-                    let length = text.len() - source.len() + line.map_or(source.len(), |line| line + 1);
-                    if line.is_none() && !finish && length <= LINE_MOST {
-                        return 0;
-                    }
-                    let media = if length > LINE_MOST {
-                        None
-                    } else {
-                        self.media(&source[..line.unwrap_or(source.len())])
-                    };
-                    if let Some(media) = media {
-                        out.push(media);
-                        self.joint = true;
-                        return length;
-                    }
-                }
-                _ => {}
-            }
-            self.in_line = true;
+    /// Reads the beginning of a line.
+    fn step_line(&mut self, text: &str, finish: bool, out: &mut Vec<Directive>) -> LineStep {
+        let source = match media_line(text) {
+            MediaScan::Prefix if !finish => return LineStep::Wait,
+            MediaScan::Prefix | MediaScan::Text => return LineStep::Text,
+            MediaScan::Line(source) => source,
+        };
+        let line = source.find('\n');
+        let length = text.len() - source.len() + line.map_or(source.len(), |line| line + 1);
+        if length > LINE_MOST {
+            return LineStep::Text;
         }
+        if line.is_none() && !finish {
+            return LineStep::Wait;
+        }
+        let Some(media) = self.media(&source[..line.unwrap_or(source.len())]) else { return LineStep::Text };
+        out.push(media);
+        self.joint = true;
+        LineStep::Media(length)
+    }
+
+    fn step(&mut self, text: &str, finish: bool, out: &mut Vec<Directive>) -> usize {
         let mark = text.find(['[', '\n', '\r']).unwrap_or(text.len());
         if mark > 0 {
             self.give(&text[..mark], out);
@@ -314,6 +342,15 @@ pub fn parse_directives(text: &str) -> Vec<Directive> {
     let mut directives: Vec<_> = segments.iter().flat_map(|segment| parser.push(segment)).collect();
     directives.extend(parser.finish());
     directives
+}
+
+/// What the beginning of a line is.
+enum LineStep {
+    /// More text must come first.
+    Wait,
+    /// So many bytes that name media.
+    Media(usize),
+    Text,
 }
 
 enum MediaScan<'a> {

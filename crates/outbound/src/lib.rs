@@ -12,6 +12,7 @@ mod chunk;
 mod coalesce;
 mod directives;
 mod duplicates;
+mod markers;
 mod media;
 mod offer;
 mod outbox;

@@ -64,7 +64,7 @@ pub struct Delivery {
     /// [`Block::digest`] of them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
-    /// Media that the parts have.
+    /// [`Block::media_end`] of them.
     pub media: usize,
     /// [`Block::files`] of all parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -118,7 +118,7 @@ pub struct Progress {
     /// [`Block::digest`] of them; empty where it is sure that the same text comes again.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
-    /// Media that they have.
+    /// [`Block::media_end`] of them.
     pub media: usize,
     /// [`Block::files`] of all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -216,12 +216,13 @@ impl Outbox {
         }
         if block.digest.is_empty() {
             reply.end = reply.end.max(block.end);
+            reply.media = reply.media.max(block.media_end);
         } else {
             // Less than before where the message was begun anew.
             reply.end = block.end;
+            reply.media = block.media_end;
             reply.digest.clone_from(&block.digest);
         }
-        reply.media += block.media.len();
         reply.files.append(&mut block.files);
         reply.parts.push(Part {
             block: Some(block),

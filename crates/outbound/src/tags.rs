@@ -2,10 +2,12 @@
 
 use std::mem;
 
+use crate::markers::{ARGUMENTS_MOST, MarkerScan, ObjectEnd, OpenObject, UNENDED_MOST, scan_marker};
+
 /// A run of backticks that no equal run follows within this many bytes is text, and so is an opening line of a fence that is longer.
 const CODE_MOST: usize = 1024;
 /// The longest tag, in bytes, with its attributes.
-const TAG_MOST: usize = 512;
+pub(crate) const TAG_MOST: usize = 512;
 /// The longest control token, in bytes.
 const TOKEN_MOST: usize = 128;
 
@@ -21,22 +23,7 @@ const CALLS: &[&str] = &[
     "function_response",
     "function",
 ];
-/// How calls and results begin that a model tells as text, in any case.
-const MARKERS: &[&str] = &["[Tool Call:", "[Tool Result"];
-/// What can stand between such a call and its arguments.
-const ARGUMENTS: &str = "Arguments:";
 const FINAL: &[&str] = &["final"];
-
-/// Bytes of the arguments of a call that is written as text, at most.
-const ARGUMENTS_MOST: usize = 64 << 10;
-
-/// Where arguments end.
-enum ObjectEnd {
-    At(usize),
-    /// It may come.
-    Open,
-    None,
-}
 
 /// How tags are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -110,6 +97,8 @@ pub struct TagStripper {
     orphan: bool,
     /// The arguments of a call that is written as text.
     object: OpenObject,
+    /// How often such arguments had no end.
+    unended: u8,
     /// A closing tag was taken for code in the reasoning that is open.
     quoted_close: bool,
     /// Closing tags of reasoning count in code.
@@ -137,6 +126,7 @@ impl TagStripper {
             any_visible: false,
             orphan: false,
             object: OpenObject::default(),
+            unended: 0,
             quoted_close: false,
             closes_in_code: false,
             glued_to: None,
@@ -165,7 +155,7 @@ impl TagStripper {
     }
 
     fn read(&mut self, finish: bool) -> Vec<Segment> {
-        let text = mem::take(&mut self.held);
+        let mut text = mem::take(&mut self.held);
         let mut out = Vec::new();
         let mut at = 0;
         while at < text.len() {
@@ -176,7 +166,9 @@ impl TagStripper {
             self.searched = 0;
             at += used;
         }
-        text[at..].clone_into(&mut self.held);
+        // What waits can be long, and is not copied where nothing came of this piece.
+        text.drain(..at);
+        self.held = text;
         out
     }
 
@@ -290,6 +282,7 @@ impl TagStripper {
                     Some(ObjectEnd::Open) if !finish => return 0,
                     // What has no end is the text of the answer.
                     Some(ObjectEnd::Open | ObjectEnd::None) => {
+                        self.unended = self.unended.saturating_add(1);
                         self.show("[", false, out);
                         self.line_start = false;
                         return 1;
@@ -304,6 +297,9 @@ impl TagStripper {
     /// Where the arguments end that begin there. What is beyond the limit is not looked at, so that the answer is the same in whatever
     /// pieces the text arrives.
     fn arguments(&mut self, text: &str, begin: usize) -> ObjectEnd {
+        if self.unended >= UNENDED_MOST {
+            return ObjectEnd::None;
+        }
         let end = text.floor_char_boundary(begin + ARGUMENTS_MOST);
         let from = match self.searched > begin {
             true => self.searched,
@@ -427,6 +423,8 @@ impl TagStripper {
         let end = bytes.len();
         let whole = finish || end == CODE_MOST;
         let count = run_of(bytes, b'`');
+        // In reasoning, fenced blocks are read here too.
+        let over_paragraphs = self.hidden.is_some() && count >= 3;
         let mut at = count.max(self.searched);
         while at < end {
             let next = match bytes[at] {
@@ -443,7 +441,7 @@ impl TagStripper {
                         .take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r'))
                         .count();
                     let next = at + 1 + blanks;
-                    if bytes.get(next) == Some(&b'\n') {
+                    if bytes.get(next) == Some(&b'\n') && !over_paragraphs {
                         return (count, false);
                     }
                     next
@@ -506,150 +504,93 @@ impl TagStripper {
 /// The visible text of a whole message. Reasoning in reasoning is counted; reasoning that never ends hides the rest, unless nothing
 /// else would be left.
 pub fn visible_text(text: &str, options: TagOptions) -> String {
-    visible_by(TagStripper { nested: true, ..TagStripper::new(options) }, text)
+    joined(&visible_segments(text, options)).trim().to_owned()
 }
 
-fn visible_by(mut stripper: TagStripper, text: &str) -> String {
+/// The same, with what of it is code, and with blanks at its end.
+pub(crate) fn visible_segments(text: &str, options: TagOptions) -> Vec<Segment> {
+    let mut segments = segments_by(TagStripper { nested: true, ..TagStripper::new(options) }, text);
+    if let Some(Segment::Text(first)) = segments.first_mut() {
+        *first = first.trim_start().to_owned();
+    }
+    segments
+}
+
+fn segments_by(mut stripper: TagStripper, text: &str) -> Vec<Segment> {
     let options = stripper.options;
     let mut segments = stripper.push(text);
     segments.extend(stripper.finish());
-    let mut visible = String::new();
-    for segment in segments {
-        match segment {
-            Segment::Text(text) | Segment::Code(text) => visible.push_str(&text),
-            Segment::Leak => visible.clear(),
-        }
+    if let Some(leak) = segments.iter().rposition(|segment| *segment == Segment::Leak) {
+        segments.drain(..=leak);
     }
-    if visible.trim().is_empty() && stripper.hidden == Some(Family::Thinking) {
+    if joined(&segments).trim().is_empty() && stripper.hidden == Some(Family::Thinking) {
         if stripper.quoted_close {
             // What was taken for code ended the reasoning: nothing else did.
             let again = TagStripper { nested: true, closes_in_code: true, ..TagStripper::new(options) };
-            return visible_by(again, text);
+            return segments_by(again, text);
         }
         if !options.enforce_final {
-            visible = stripper.hidden_text;
+            let mut literal = TagStripper::literal(options);
+            segments = literal.push(&stripper.hidden_text);
+            segments.extend(literal.finish());
         }
     }
-    visible.trim().to_owned()
+    segments
 }
 
-/// A JSON object that has not ended.
-#[derive(Debug, Clone, Default)]
-struct OpenObject {
-    depth: usize,
-    in_string: bool,
-    escaped: bool,
-}
-
-impl OpenObject {
-    /// Where it ends in text that follows, which begins with its brace at first.
-    fn end(&mut self, text: &str) -> Option<usize> {
-        for (at, byte) in text.bytes().enumerate() {
-            match byte {
-                _ if self.escaped => self.escaped = false,
-                b'\\' if self.in_string => self.escaped = true,
-                b'"' => self.in_string = !self.in_string,
-                b'{' if !self.in_string => self.depth += 1,
-                b'}' if !self.in_string => {
-                    self.depth = self.depth.saturating_sub(1);
-                    if self.depth == 0 {
-                        return Some(at + 1);
-                    }
-                }
-                _ => {}
-            }
-        }
-        None
-    }
-}
-
-enum MarkerScan {
-    /// A call or result written as text, and whether a JSON object follows these bytes that belongs to it.
-    Marker {
-        length: usize,
-        has_arguments: bool,
-    },
-    Unfinished,
-    Text,
-}
-
-/// Reads `[Tool Call: …]` or `[Tool Result …]` at the start of `text`, which is `[`.
-fn scan_marker(text: &str, finish: bool) -> MarkerScan {
-    let bytes = &text.as_bytes()[..text.len().min(TAG_MOST)];
-    let whole = finish || bytes.len() == TAG_MOST;
-    let begins = |marker: &&&str| {
-        let length = bytes.len().min(marker.len());
-        bytes[..length].eq_ignore_ascii_case(&marker.as_bytes()[..length])
+fn joined(segments: &[Segment]) -> String {
+    let text = |segment: &Segment| match segment {
+        Segment::Text(text) | Segment::Code(text) => text.clone(),
+        Segment::Leak => String::new(),
     };
-    let Some(marker) = MARKERS.iter().find(begins) else { return MarkerScan::Text };
-    let unfinished = if whole { MarkerScan::Text } else { MarkerScan::Unfinished };
-    let Some(inner) = bytes.get(marker.len()..) else { return unfinished };
-    // `[Tool Results]` is a heading of somebody's.
-    match inner.first() {
-        None => return unfinished,
-        Some(byte) if byte.is_ascii_alphanumeric() && !marker.ends_with(':') => return MarkerScan::Text,
-        Some(_) => {}
-    }
-    let Some(end) = inner.iter().position(|byte| matches!(byte, b']' | b'\n' | b'[')) else {
-        return unfinished;
-    };
-    if inner[end] != b']' {
-        return MarkerScan::Text;
-    }
-    let length = marker.len() + end + 1;
-    let alone = MarkerScan::Marker { length, has_arguments: false };
-    let blanks =
-        |from: usize| from + bytes[from..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-    let mut at = blanks(length);
-    let rest = &bytes[at..];
-    let name = &ARGUMENTS.as_bytes()[..rest.len().min(ARGUMENTS.len())];
-    if rest[..name.len()].eq_ignore_ascii_case(name) {
-        if name.len() < ARGUMENTS.len() {
-            return if whole { alone } else { MarkerScan::Unfinished };
-        }
-        at = blanks(at + name.len());
-    }
-    match bytes.get(at) {
-        Some(b'{') => MarkerScan::Marker { length: at, has_arguments: true },
-        None if !whole => MarkerScan::Unfinished,
-        _ => alone,
-    }
+    segments.iter().map(text).collect()
 }
 
 enum HiddenClose {
     /// No closing tag is known to stand in what the backticks enclose.
     None,
-    /// It is code: the backticks enclose it alone, or with an opening tag before it.
+    /// It is code: each closing tag has an opening one before it, or the backticks enclose a closing tag alone.
     Quoted,
     /// It ends the reasoning.
     Real,
 }
 
-/// What the first closing tag behind `count` backticks in reasoning is, as far as the text has arrived; `span` is how long the code is that
-/// they begin, where they do.
+/// What the closing tags behind `count` backticks in reasoning are, as far as the text has arrived; `span` is how long the code is that they
+/// begin, where they do.
 fn hidden_close(text: &str, count: usize, span: Option<usize>, closes_in_code: bool) -> HiddenClose {
-    let inner = &text[count..span.map_or(text.len(), |span| span - count)];
-    let tag_at = |at: usize| match scan_tag(&inner[at..], span.is_some()) {
-        TagScan::Tag { length, family: Family::Thinking, closing, .. } => Some((length, closing)),
-        _ => None,
-    };
-    let close = inner.match_indices('<').find_map(|(at, _)| {
-        let (length, closing) = tag_at(at)?;
-        closing.then_some(at + length)
-    });
-    let Some(close) = close else { return HiddenClose::None };
-    let begin = inner.len() - inner.trim_start().len();
-    let begins_with_tag = inner[begin..].starts_with('<') && tag_at(begin).is_some();
-    let behind = inner[close..].trim_start();
-    if closes_in_code
-        || !begins_with_tag
-        || !behind.is_empty() && (span.is_some() || !behind.starts_with('`'))
-    {
-        HiddenClose::Real
-    } else if span.is_some() {
-        HiddenClose::Quoted
-    } else {
-        HiddenClose::None
+    let code = without_language(&text[count..span.map_or(text.len(), |span| span - count)], count);
+    let (mut depth, mut any_close) = (0_usize, false);
+    for (at, _) in code.match_indices('<') {
+        let TagScan::Tag { length, family: Family::Thinking, closing, empty } =
+            scan_tag(&code[at..], span.is_some())
+        else {
+            continue;
+        };
+        any_close |= closing;
+        if closes_in_code && closing {
+            return HiddenClose::Real;
+        }
+        match closing {
+            false if empty => {}
+            false => depth += 1,
+            true if depth > 0 => depth -= 1,
+            true => {
+                let behind = code[at + length..].trim_start();
+                let may_end = behind.is_empty() || span.is_none() && behind.starts_with('`');
+                if !code[..at].trim_start().is_empty() || !may_end {
+                    return HiddenClose::Real;
+                }
+            }
+        }
+    }
+    if any_close && span.is_some() { HiddenClose::Quoted } else { HiddenClose::None }
+}
+
+/// Code behind so many backticks, without the line that names its language.
+fn without_language(code: &str, count: usize) -> &str {
+    match code.split_once('\n') {
+        Some((language, rest)) if count >= 3 && !language.contains(['<', ' ']) => rest,
+        _ => code,
     }
 }
 

@@ -46,7 +46,7 @@ pub use lines::{LINE_LIMIT, Line, Lines, write_lines};
 pub use queue::*;
 pub use replies::{
     AckPatience, MESSAGE_TOOL, PostError, PostOutcome, REPLY_LIMIT, RefusedReply, Replies, ReplyRoute,
-    ReplyRoutes, ReplyTiming, SESSIONS_CHANNEL, SentMessage,
+    ReplyRoutes, ReplyTiming, SESSIONS_CHANNEL, SentMessage, offered_block,
 };
 pub use rpc::{RpcEnd, RpcFront};
 pub use run::{Acceptance, AgentLoad, Conversations, Run, RunError, RunEvent, RunOutcome, RunRequest};

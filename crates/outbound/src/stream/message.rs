@@ -31,6 +31,8 @@ pub(super) struct Message {
     pub(super) held_media: Vec<(usize, String)>,
     /// Media so far, those included.
     pub(super) media_count: usize,
+    /// The number of the last one that was put into a block.
+    pub(super) media_end: usize,
     pub(super) reasoning: String,
     /// The text to send, as far as it is certain.
     pub(super) visible: String,
@@ -38,7 +40,8 @@ pub(super) struct Message {
     pub(super) visible_start: usize,
     /// Between two texts of one answer.
     pub(super) between_texts: bool,
-    pub(super) media: Vec<String>,
+    /// Media for the next block, each with its number.
+    pub(super) media: Vec<(usize, String)>,
     pub(super) voice: bool,
     pub(super) explicit: Option<ReplyTarget>,
     pub(super) any_block: bool,
@@ -75,6 +78,7 @@ impl Message {
             repeated_media: 0,
             held_media: Vec::new(),
             media_count: 0,
+            media_end: 0,
             reasoning: String::new(),
             visible: String::new(),
             visible_start: 0,
@@ -87,6 +91,13 @@ impl Message {
             passed: None,
             ended: false,
         }
+    }
+
+    /// The media for a block.
+    pub(super) fn take_media(&mut self) -> Vec<String> {
+        let media = std::mem::take(&mut self.media);
+        self.media_end = media.last().map_or(self.media_end, |(number, _)| *number);
+        media.into_iter().map(|(_, source)| source).collect()
     }
 
     /// What stands between the block before and this one, which is taken down as the last one; `None` where that is not blank.

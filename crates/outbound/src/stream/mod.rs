@@ -10,13 +10,13 @@ use quipu_protocol::{RunId, UnixMs};
 use crate::block::{Block, ReplyKey, ReplyTarget};
 use crate::chunk::{Chunk, Chunker};
 use crate::coalesce::{Coalescer, Seam};
-use crate::directives::{Directive, DirectiveParser};
+use crate::directives::Directive;
 use crate::duplicates::SentTexts;
 use crate::outbox::Progress;
 use crate::pacing::Pacer;
 use crate::repeat::{Repeat, TextDigest};
 use crate::silence::SilenceGate;
-use crate::tags::{Segment, TagOptions, visible_text};
+use crate::tags::{Segment, TagOptions, visible_segments};
 use message::{Message, Piece};
 pub use options::{DrainPoint, ReplyMode, StreamOptions};
 
@@ -261,6 +261,7 @@ impl ReplyStream {
             self.message.repeat = if text.is_empty() { Repeat::Nothing } else { Repeat::Text(text, 0) };
         }
         self.message.repeated_media = self.left.media;
+        self.message.media_end = self.left.media;
         self.message.parser.knows_files(&self.left.files);
     }
 
@@ -350,19 +351,19 @@ impl ReplyStream {
 
     /// Nothing was visible while it streamed: what the whole text shows is sent, such as reasoning that was never closed.
     fn show_whole(&mut self) {
-        let text = visible_text(&self.message.raw, TagOptions { enforce_final: self.options.enforce_final });
-        let mut parser = DirectiveParser::checking(self.options.media_check.clone());
-        parser.knows_files(&self.left.files);
-        let mut gate = SilenceGate::new();
-        let mut directives = parser.push(&Segment::Text(text));
+        let options = TagOptions { enforce_final: self.options.enforce_final };
+        self.message.parser.begin_again();
+        self.message.gate = SilenceGate::new();
+        let parser = &mut self.message.parser;
+        let segments = visible_segments(&self.message.raw, options);
+        let mut directives: Vec<_> = segments.iter().flat_map(|segment| parser.push(segment)).collect();
         directives.extend(parser.finish());
-        for directive in directives {
-            if let Directive::Text(text) = directive {
-                let text = gate.push(&text);
-                self.show(&text);
-            }
+        if self.message.media_count > 0 {
+            // They were found while it streamed.
+            directives.retain(|found| !matches!(found, Directive::Media { .. } | Directive::MissingMedia));
         }
-        let rest = gate.finish();
+        self.directives(directives);
+        let rest = self.message.gate.finish();
         self.show(&rest);
     }
 
@@ -425,12 +426,13 @@ impl ReplyStream {
                     if comes_again || matches!(self.message.repeat, Repeat::Digest(..)) {
                         self.message.held_media.push((self.message.media_count, source));
                     } else {
-                        self.message.media.push(source);
+                        self.message.media.push((self.message.media_count, source));
                     }
                 }
                 Directive::Leak => {
                     self.message.chunker.reset();
                     self.message.media.clear();
+                    self.message.held_media.clear();
                     self.message.held.clear();
                     self.message.gate = SilenceGate::new();
                     self.message.visible_start = self.message.visible.len();
@@ -519,9 +521,8 @@ impl ReplyStream {
         self.message.chunker.pass(&again);
         self.chunk(&rest);
         let held = std::mem::take(&mut self.message.held_media);
-        let new = held.into_iter().filter(|(number, _)| *number > self.message.repeated_media);
-        let new: Vec<_> = new.map(|(_, source)| source).collect();
-        self.message.media.extend(new);
+        let repeated = self.message.repeated_media;
+        self.message.media.extend(held.into_iter().filter(|(number, _)| *number > repeated));
     }
 
     /// It is another answer than the one of which something was sent: it is sent whole.
@@ -530,12 +531,12 @@ impl ReplyStream {
         message.repeat = Repeat::Nothing;
         message.chunker = Chunker::new(self.options.chunks);
         message.chunked_from = message.visible_start;
-        message.repeated_media = 0;
+        (message.repeated_media, message.media_end) = (0, 0);
         let held = std::mem::take(&mut message.held_media);
         let whole = message.visible[message.visible_start..].to_owned();
         (self.left.end, self.left.media) = (0, 0);
         self.chunk(&whole);
-        self.message.media.extend(held.into_iter().map(|(_, source)| source));
+        self.message.media.extend(held);
     }
 
     fn chunk(&mut self, text: &str) {
@@ -556,12 +557,13 @@ impl ReplyStream {
         for (index, chunk) in chunks.into_iter().enumerate() {
             let mut media = Vec::new();
             if index + 1 == last && ends {
-                media = std::mem::take(&mut self.message.media);
+                media = self.message.take_media();
             }
             let (end, digest) = self.sent_until(chunk.source.end);
             let voice = self.message.voice && !media.is_empty();
             let from = self.message.chunked_from.saturating_add(chunk.source.start);
-            let block = Block { text: chunk.text, media, voice, end, digest, ..Block::default() };
+            let media_end = self.message.media_end;
+            let block = Block { text: chunk.text, media, voice, end, media_end, digest, ..Block::default() };
             let Chunk { reopened, closed, .. } = chunk;
             self.block(Piece { block, source: from..end, reopened, closed, paced });
         }
@@ -570,9 +572,11 @@ impl ReplyStream {
     /// Media that no text goes with.
     fn media_only(&mut self) {
         if !self.message.media.is_empty() {
-            let media = std::mem::take(&mut self.message.media);
+            let media = self.message.take_media();
+            let media_end = self.message.media_end;
             let (end, digest) = self.sent_until(self.message.chunker.position());
-            let block = Block { media, voice: self.message.voice, end, digest, ..Block::default() };
+            let block =
+                Block { media, voice: self.message.voice, end, media_end, digest, ..Block::default() };
             self.block(Piece { block, source: end..end, reopened: 0, closed: 0, paced: true });
         }
     }
@@ -726,7 +730,7 @@ impl ReplyStream {
                     if message == self.number {
                         self.left.parts = part + 1;
                         self.left.end = self.left.end.max(block.end);
-                        self.left.media += block.media.len();
+                        self.left.media = self.left.media.max(block.media_end);
                         block.files = self.message.parser.take_judged_files();
                         self.left.files.extend_from_slice(&block.files);
                     }

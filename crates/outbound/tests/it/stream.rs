@@ -235,6 +235,32 @@ fn reasoning_that_never_ends_is_sent_when_there_is_no_answer() {
 }
 
 #[test]
+fn answer_that_was_taken_for_reasoning_keeps_its_directives() {
+    let options =
+        || StreamOptions { media_check: checked(true), reply_mode: ReplyMode::Explicit, ..options() };
+    for (text, expected) in [
+        (
+            "<think>I end with `</think>`\n\n[[reply_to: 7]]Here is the plot:\nMEDIA: ./a.png",
+            vec!["`\n\nHere is the plot:+/work/./a.png>7", "."],
+        ),
+        (
+            "<think>Here is the plot:\n[[voice]]\nMEDIA: ./a.png\n",
+            vec!["Here is the plot:+/work/./a.png+voice", "."],
+        ),
+        (
+            "<think>Write `[[voice]]` or ./b.png:\nMEDIA: ./b.png",
+            vec!["Write `[[voice]]` or ./b.png:+/work/./b.png", "."],
+        ),
+        ("MEDIA: ./a.png\n<think>no end of MEDIA: ./a.png", vec!["+/work/./a.png", "."]),
+    ] {
+        for drain in [DrainPoint::TextEnd, DrainPoint::MessageEnd] {
+            let options = StreamOptions { drain, ..options() };
+            assert_eq!(run(options, &[MessageStarted, Text(text), END]), expected, "{text}");
+        }
+    }
+}
+
+#[test]
 fn leaked_reasoning_is_dropped_as_long_as_it_has_not_left() {
     let inputs = [MessageStarted, Text("I should"), Text("</think>"), Text("The answer"), END];
     assert_eq!(run(options(), &inputs), ["The answer", "."]);
@@ -601,6 +627,58 @@ fn another_answer_after_a_crash_has_its_own_media() {
         "{more:?}"
     );
     assert!(!more.concat().contains("Look at"), "{more:?}");
+}
+
+/// What is sent of an answer before a crash in its middle, and behind it. A tool sent `./a.png` before.
+fn sent_around_a_crash(before: &str, behind: &str) -> [Vec<String>; 2] {
+    let begun = || {
+        let mut stream = stream(StreamOptions { media_check: checked(true), ..options() });
+        stream.sent_texts().begin("call".into(), "", &["./a.png".to_owned()], None);
+        stream.sent_texts().end(&"call".into(), false);
+        stream
+    };
+    let (mut stream, mut outbox) = (begun(), Outbox::new());
+    let mut outputs = stream.on(MessageStarted, 0);
+    // Piece by piece, so that what turns out to be reasoning was media before.
+    outputs.extend(before.split_inclusive('\n').flat_map(|piece| stream.on(Text(piece), 0)));
+    outputs.extend(stream.on(ToolStarted, 0));
+    let sent = short(&outputs);
+    recorded(&mut outbox, outputs);
+    let mut next = begun();
+    next.resume_next(outbox.progress(&stream.key()));
+    let whole = format!("{before}{behind}");
+    let inputs = [MessageStarted, Text(&whole), END];
+    [sent, inputs.iter().flat_map(|input| short(&next.on(*input, 0))).collect()]
+}
+
+#[test]
+fn media_are_sent_once_though_others_were_left_out() {
+    let many = "MEDIA: ./a.png\nMEDIA: ./b.png\nHere is the text.\n";
+    let [before, behind] = sent_around_a_crash(many, "MEDIA: ./c.png\nAnd more.");
+    assert_eq!(before, ["+/work/./b.png", "Here is the text.", "|"]);
+    assert_eq!(behind, ["+/work/./c.png", "And more.", "."]);
+    let leaked = "So:\nMEDIA: ./l.png\n</think>\nLook:\nMEDIA: ./b.png\nHere is the text.\n";
+    let [before, behind] = sent_around_a_crash(leaked, "MEDIA: ./c.png\nAnd more.");
+    assert_eq!(before, ["Look:+/work/./b.png", "Here is the text.", "|"]);
+    assert_eq!(behind, ["+/work/./c.png", "And more.", "."]);
+}
+
+#[test]
+fn media_of_the_answer_before_do_not_count_for_another() {
+    let line = |name: &str| format!("MEDIA: https://example.org/{name}.png\n");
+    let first = format!("Look at these two.\n{}{}And so on and on.\n", line("a"), line("b"));
+    let second = format!("Other words begin.\n{}And so on and on.\n", line("c"));
+    let mut outbox = Outbox::new();
+    let mut behind = Vec::new();
+    for text in [&first, &second, &format!("{second}{}The end.", line("d"))] {
+        let mut stream = stream(options());
+        stream.resume_next(outbox.progress(&stream.next_key()));
+        let inputs = [MessageStarted, Text(text), ToolStarted];
+        let outputs: Vec<_> = inputs.iter().flat_map(|input| stream.on(*input, 0)).collect();
+        behind = short(&outputs);
+        recorded(&mut outbox, outputs);
+    }
+    assert_eq!(behind, ["+https://example.org/d.png", "The end.", "|"]);
 }
 
 /// What is sent behind a crash of an answer that names a file, which is there before it or behind it.

@@ -99,6 +99,19 @@ fn tags_are_stripped_in_every_split_in_two() {
         (TagOptions::default(), "<think>`<think>a</think>` is one</think>yes", "yes"),
         (
             TagOptions::default(),
+            "<think>wrap it like `x <think>a</think>` and so on</think>Answer with `code` here.",
+            "Answer with `code` here.",
+        ),
+        (
+            TagOptions::default(),
+            "<think>Format:\n```html\n<think>plan</think>\nHello\n```\nSo I explain.</think>Answer",
+            "Answer",
+        ),
+        (TagOptions::default(), "<think>as\n```html\n<think>a\n\n</think>\n```\nis</think>yes", "yes"),
+        (TagOptions::default(), "<think>as\n```html\n</think>\n```\nis</think>yes", "yes"),
+        (TagOptions::default(), "<think>a ``` b <think>c</think> d</think>yes ```", "yes ```"),
+        (
+            TagOptions::default(),
             "I look.\n[Tool Call: read (ID: 7)]\nArguments: {\"a\":\"}\\\"\"}\nDone",
             "I look.\n\nDone",
         ),
@@ -112,6 +125,12 @@ fn tags_are_stripped_in_every_split_in_two() {
             "[Tool Results] and [Tool Call x] [Tool",
         ),
         (TagOptions::default(), "[Tool Call: half", "[Tool Call: half"),
+        (
+            TagOptions::default(),
+            "See [Tool call: design](https://e.com/x), [tool call: b][1] and [Tool Result c][",
+            "See [Tool call: design](https://e.com/x), [tool call: b][1] and [Tool Result c][",
+        ),
+        (TagOptions::default(), "one [Tool Call: a][Tool Result b] (two)", "one  (two)"),
         (
             TagOptions::default(),
             "[Tool Call: read] {\"path\": \"a and there it stopped. <think>x</think>So: {}",
@@ -164,6 +183,7 @@ fn hostile_texts_hold_back_little_and_end_soon() {
         "~~~",
         "\u{0}",
         "<tool_call> ",
+        "[Tool Call:]{",
     ] {
         let text = unit.repeat((1 << 17) / unit.len());
         let mut stripper = TagStripper::new(TagOptions::default());
@@ -178,6 +198,15 @@ fn hostile_texts_hold_back_little_and_end_soon() {
         assert!(length <= text.len(), "{unit:?}");
         drop(visible_text(&text, TagOptions::default()));
     }
+}
+
+#[test]
+fn calls_without_an_end_are_looked_for_some_times() {
+    let stripped = |text: &str| shown(&stripped(TagOptions::default(), &[text.to_owned()]));
+    let call = "[Tool Call: y] {}";
+    let open = |times: usize| "[Tool Call: x] {\"".repeat(times);
+    assert_eq!(stripped(&format!("{}{call}", open(14))), open(14));
+    assert_eq!(stripped(&format!("{}{call}", open(40))), open(40) + call);
 }
 
 fn soup() -> impl Strategy<Value = String> {
@@ -220,6 +249,7 @@ fn soup() -> impl Strategy<Value = String> {
         "Call:",
         "Result x",
         "]",
+        "(",
         "Arguments: ",
         "{\"",
         "}",
@@ -252,6 +282,29 @@ proptest! {
     ) {
         let text = format!("<think>{reasoning}</think>{answer}");
         let expected = stripped(TagOptions::default(), std::slice::from_ref(&answer));
+        prop_assert_eq!(stripped(TagOptions::default(), &pieces(&text, &sizes)), expected);
+    }
+
+    /// Also where its code has such reasoning in it, and on both ways.
+    #[test]
+    fn reasoning_with_reasoning_in_code_does_not_leak(
+        code in prop::collection::vec(("`{1,3}", "[a-z \n]{0,9}x", "[a-z \n]{0,9}", "[a-z \n]{0,9}x", any::<bool>()), 0..5),
+        answer in "[a-z` \n]{0,60}",
+        sizes in sizes(),
+    ) {
+        let mut reasoning = "plan".to_owned();
+        for (marks, before, inner, behind, is_fence) in code {
+            let code = format!("{before}<think>{inner}</think>{behind}");
+            reasoning.push_str(&match is_fence {
+                true => format!("\n{marks}``html\n{code}\n{marks}``\n"),
+                false => format!(" {marks}{}{marks} ", code.replace('\n', " ")),
+            });
+            reasoning.push_str("so on");
+        }
+        let text = format!("<think>{reasoning}</think>{answer}");
+        let expected = stripped(TagOptions::default(), std::slice::from_ref(&answer));
+        let whole = visible_text(&text, TagOptions::default());
+        prop_assert_eq!(whole, shown(&expected).trim().to_owned());
         prop_assert_eq!(stripped(TagOptions::default(), &pieces(&text, &sizes)), expected);
     }
 

@@ -6,7 +6,10 @@ use quipu::protocol::{
     AssistantMessage, CallId, Content, Delta, Ending, Event, Message, NodeId, RunId, StopReason,
     ToolResultMessage,
 };
-use quipu_outbound::{DrainPoint, MediaCheck, Progress, ReplyKey, ReplyStream, StreamInput, StreamOutput};
+use quipu_outbound::{
+    Directive, DirectiveParser, DrainPoint, MediaCheck, Progress, ReplyKey, ReplyStream, StreamInput,
+    StreamOutput, TagOptions, TagStripper,
+};
 
 use super::rows::{OwedReply, SentCall};
 use super::said::SaidMessages;
@@ -39,6 +42,8 @@ pub(crate) struct ReplyFlow {
     open: Option<OpenText>,
     /// Calls that were over before their answer was stored, and whether they failed.
     early: HashMap<CallId, bool>,
+    /// Calls under way that send messages.
+    sending: Vec<SendingCall>,
     /// Messages that tools had sent when the process before this one ended, whose results it may not have stored.
     sent: Vec<SentCall>,
 }
@@ -49,6 +54,14 @@ struct OpenText {
     text: String,
     /// So much of it was passed on.
     passed: usize,
+}
+
+/// A call that sends a message, until it is over.
+struct SendingCall {
+    call: CallId,
+    message: SentMessage,
+    /// It is one of the tool `message`, which sends its text as answers are sent.
+    is_parsed: bool,
 }
 
 /// What a flow needs to know of what it is a part of.
@@ -85,7 +98,8 @@ impl ReplyFlow {
         let stream = ReplyStream::new(RunId::from(owed.turn.as_str()), options);
         let (begun, open, early) = (None, None, HashMap::new());
         let (known, moved, prompted, sent) = (HashSet::new(), true, false, owed.sent.clone());
-        Some(Self { stream, timing, files, known, moved, prompted, begun, open, early, sent })
+        let sending = Vec::new();
+        Some(Self { stream, timing, files, known, moved, prompted, begun, open, early, sending, sent })
     }
 
     /// The number of the next reply.
@@ -107,9 +121,7 @@ impl ReplyFlow {
             self.prompted = true;
             match &one.message {
                 Message::Assistant(answer) => self.calls(answer, routes),
-                Message::ToolResult(result) => {
-                    self.stream.sent_texts().end(&result.tool_call_id, result.is_error);
-                }
+                Message::ToolResult(result) => self.call_ended(&result.tool_call_id, result.is_error),
                 _ => {}
             }
         }
@@ -149,7 +161,7 @@ impl ReplyFlow {
     pub(crate) fn tool_ended(&mut self, result: &ToolResultMessage) {
         // One that only reads can be over before the answer that asks for it is stored.
         self.early.insert(result.tool_call_id.clone(), result.is_error);
-        self.stream.sent_texts().end(&result.tool_call_id, result.is_error);
+        self.call_ended(&result.tool_call_id, result.is_error);
     }
 
     /// Whether answers are sent while they arrive.
@@ -200,7 +212,7 @@ impl ReplyFlow {
             Message::ToolResult(result) => {
                 // It stands behind the answer that asks for it; one that follows may use the id again.
                 self.early.remove(&result.tool_call_id);
-                self.stream.sent_texts().end(&result.tool_call_id, result.is_error);
+                self.call_ended(&result.tool_call_id, result.is_error);
                 Vec::new()
             }
             _ => Vec::new(),
@@ -243,21 +255,59 @@ impl ReplyFlow {
     /// What the calls of an answer send is not sent again.
     fn calls(&mut self, answer: &AssistantMessage, routes: &dyn ReplyRoutes) {
         for call in answer.content.iter().filter_map(Content::as_tool_call) {
-            let Some(sent) = post::sent(call).or_else(|| routes.sent(&call.name, &call.arguments)) else {
+            let own = post::sent(call);
+            let is_parsed = own.is_some();
+            let Some(message) = own.or_else(|| routes.sent(&call.name, &call.arguments)) else {
                 continue;
             };
+            self.sending.push(SendingCall { call: call.id.clone(), message, is_parsed });
             let is_stored = post::is_stored(&self.sent, call);
             let failed = self.early.get(&call.id).map(|failed| *failed && !is_stored);
-            let SentMessage { text, mut media, target } = sent;
+            if let Some(failed) = failed.or(is_stored.then_some(false)) {
+                self.call_ended(&call.id, failed);
+            }
+        }
+    }
+
+    /// A call is over. Its files are looked for now: a call before it can have made them.
+    fn call_ended(&mut self, call: &CallId, failed: bool) {
+        let ended: Vec<_> = self.sending.extract_if(.., |sending| sending.call == *call).collect();
+        if failed {
+            return;
+        }
+        for SendingCall { message: SentMessage { mut text, mut media, target }, is_parsed, .. } in ended {
             // An answer that names one of these files in another way does not send it again.
             let files: Vec<_> = media.iter().filter_map(|name| self.files.source(name)).collect();
             media.extend(files);
+            if is_parsed {
+                let (visible, found) = self.parsed(&text);
+                text = visible;
+                media.extend(found);
+            }
             let sent = self.stream.sent_texts();
-            sent.begin(call.id.clone(), &text, &media, target.as_deref());
-            if let Some(failed) = failed.or(is_stored.then_some(false)) {
-                sent.end(&call.id, failed);
+            sent.begin(call.clone(), &text, &media, target.as_deref());
+            sent.end(call, false);
+        }
+    }
+
+    /// What a chat is shown of a text, and the media in it by all their names.
+    fn parsed(&self, text: &str) -> (String, Vec<String>) {
+        let mut stripper = TagStripper::new(TagOptions::default());
+        let mut parser = DirectiveParser::checking(Some(self.files.clone()));
+        let mut segments = stripper.push(text);
+        segments.extend(stripper.finish());
+        let mut found: Vec<_> = segments.iter().flat_map(|segment| parser.push(segment)).collect();
+        found.extend(parser.finish());
+        let (mut visible, mut media) = (String::new(), Vec::new());
+        for directive in found {
+            match directive {
+                Directive::Text(text) => visible.push_str(&text),
+                Directive::Media { named, source } => media.extend([named, source]),
+                Directive::Leak => visible.clear(),
+                Directive::ReplyTo(_) | Directive::Voice | Directive::MissingMedia => {}
             }
         }
+        (visible, media)
     }
 }
 

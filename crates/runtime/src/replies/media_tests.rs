@@ -1,8 +1,15 @@
-use quipu_outbound::{Acknowledgement, BreakPreference, ChunkOptions, SinkFuture};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use quipu_outbound::{
+    Acknowledgement, Block, BreakPreference, ChunkOptions, MediaCheck, SinkFuture, StreamOutput,
+};
 use quipu_testkit::{Answer, Gate};
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::flow::FlowWorld;
+use super::tests::{answer_of, call_of, result_of_call};
 use super::*;
 use crate::queue::BusyMode;
 use crate::run::RunRequest;
@@ -12,11 +19,13 @@ use crate::testing::{World, request, says};
 struct Chat {
     taken: watch::Sender<Vec<(String, Vec<String>)>>,
     timing: ReplyTiming,
+    /// A file that a link to the other one takes the place of when the first message comes.
+    swapped: Mutex<Option<[PathBuf; 2]>>,
 }
 
 impl Chat {
     fn new(timing: ReplyTiming) -> Arc<Self> {
-        Arc::new(Self { taken: watch::Sender::default(), timing })
+        Arc::new(Self { taken: watch::Sender::default(), timing, swapped: Mutex::default() })
     }
 
     /// Texts and media, joined.
@@ -31,6 +40,10 @@ impl Chat {
 impl MessageSink for Chat {
     fn offer(&self, offer: Offer) -> SinkFuture<'_> {
         self.taken.send_modify(|all| all.push((offer.block.text, offer.block.media)));
+        if let Some([file, other]) = lock(&self.swapped).take() {
+            std::fs::remove_file(&file).unwrap();
+            std::os::unix::fs::symlink(other, file).unwrap();
+        }
         Box::pin(async { Ok(Acknowledgement::default()) })
     }
 }
@@ -127,7 +140,7 @@ async fn streamed_answer_goes_on_though_its_file_is_gone() {
                 .unwrap();
         })
         .await;
-    // What the chat was told about both of them stays so.
+    // What held for both of them when the answer began stays so.
     std::fs::rename(&file, world.here().join("late.png")).unwrap();
     let next = replies(&world, &chat).await;
     let kept = next.clone();
@@ -142,4 +155,96 @@ async fn streamed_answer_goes_on_though_its_file_is_gone() {
     let said = format!("{}\n\nlast", answer.replace("MEDIA: ./a.png\n\n", ""));
     assert_eq!(text.replace("\n\n", "\n"), said.replace("\n\n", "\n"));
     assert_eq!(media.len(), 1, "{media:?}");
+}
+
+#[tokio::test]
+async fn file_that_a_link_replaces_while_its_reply_waits_is_not_sent() {
+    let world = World::new([says("First this.\n\nLook:\nMEDIA: ./plot.png\nMEDIA: ./kept.png\n")]);
+    let chat = Chat::new(ReplyTiming::Streamed);
+    let (file, other) = (world.here().join("plot.png"), world.here().with_file_name("secret"));
+    for file in [&file, &other, &world.here().join("kept.png")] {
+        std::fs::write(file, "bytes").unwrap();
+    }
+    *lock(&chat.swapped) = Some([file, other]);
+    let replies = replies(&world, &chat).await;
+    let kept = replies.clone();
+    world
+        .serve_replies(&replies, |conversations| async move {
+            conversations.run(asks("one")).await.unwrap();
+            kept.idle().await;
+        })
+        .await;
+    let (text, media) = chat.shown();
+    assert_eq!(text, "First this.\nLook:\n(`plot.png` is not sent: it is gone, or a link took its place.)");
+    assert_eq!(media, [world.here().canonicalize().unwrap().join("kept.png").display().to_string()]);
+}
+
+#[test]
+fn offered_block_has_the_files_that_are_there() {
+    let world = World::new([]);
+    let here = world.here().canonicalize().unwrap();
+    std::fs::create_dir(here.join("out")).unwrap();
+    for name in ["out/a.png", "b.png"] {
+        std::fs::write(here.join(name), "a picture").unwrap();
+    }
+    let path = |name: &str| here.join(name).display().to_string();
+    let all = ["https://example.com/a.png".to_owned(), path("out/a.png"), path("b.png"), "id:7".to_owned()];
+    let offered = |most: usize| {
+        let block = Block { text: "Look:".to_owned(), media: all.to_vec(), ..Block::default() };
+        let block = offered_block(block, most);
+        (block.text, block.media)
+    };
+    assert_eq!(offered(1_000), ("Look:".to_owned(), all.to_vec()));
+    // A folder on the way to it that becomes a link.
+    std::fs::rename(here.join("out"), here.join("moved")).unwrap();
+    std::os::unix::fs::symlink("moved", here.join("out")).unwrap();
+    std::fs::remove_file(here.join("b.png")).unwrap();
+    std::fs::create_dir(here.join("b.png")).unwrap();
+    let line = |name: &str| format!("(`{name}` is not sent: it is gone, or a link took its place.)");
+    let left = vec![all[0].clone(), all[3].clone()];
+    assert_eq!(offered(1_000), (format!("Look:\n{}\n{}", line("a.png"), line("b.png")), left.clone()));
+    assert_eq!(offered(70), (format!("Look:\n{}", line("a.png")), left.clone()));
+    assert_eq!(offered(20), ("Look:".to_owned(), left));
+    // A message that would say nothing says this.
+    let alone = Block { media: vec![path("b.png")], ..Block::default() };
+    assert_eq!(offered_block(alone, 20).text, line("b.png"));
+}
+
+#[tokio::test]
+async fn answer_that_repeats_files_of_a_message_is_not_sent() {
+    let (world, chat) = (World::new([]), Chat::new(ReplyTiming::Whole));
+    let replies = replies(&world, &chat).await;
+    let key = SessionKey::parse("agent:main:main").unwrap();
+    let owed = OwedReply::new("turn".into(), "s".into(), Route { channel: "irc".into(), ..Route::default() });
+    // What is sent for an answer behind a call, where the plot is made by another call before it.
+    let sent = |call: &str, answer: &str, is_made: bool| {
+        let is_there = Arc::new(AtomicBool::new(false));
+        let there = is_there.clone();
+        let files = MediaCheck::new(move |name| {
+            let is_plot = name.ends_with("plot.png") && there.load(Ordering::Relaxed);
+            is_plot.then(|| "/work/out/plot.png".to_owned())
+        });
+        let mut flow = ReplyFlow::of(&replies, &key, &owed, files).unwrap();
+        let (seal, progress) = (|text: &str| text.to_owned(), |_: &ReplyKey| None);
+        let flowing = FlowWorld { routes: &*replies.0.routes, progress: &progress, seal: &seal, at: 0 };
+        assert!(
+            flow.said(&call_of(call), &flowing).iter().all(|one| !matches!(one, StreamOutput::Block { .. }))
+        );
+        is_there.store(is_made, Ordering::Relaxed);
+        flow.said(&result_of_call(false), &flowing);
+        is_there.store(true, Ordering::Relaxed);
+        let outputs = flow.said(&answer_of(answer), &flowing);
+        let blocks = outputs.into_iter().filter_map(|output| match output {
+            StreamOutput::Block { block, .. } => Some((block.text, block.media)),
+            _ => None,
+        });
+        blocks.collect::<Vec<_>>()
+    };
+    let text = "Here is your plot.\nMEDIA: ./out/plot.png";
+    assert_eq!(sent(text, text, true), []);
+    assert_eq!(sent(text, "MEDIA: /work/out/plot.png", true), []);
+    let (plot, other) = ("/work/out/plot.png".to_owned(), "MEDIA: ./out/plot.png");
+    assert_eq!(sent("I make a plot for you.", other, true), [(String::new(), vec![plot.clone()])]);
+    // It was not there when the message was sent: its line was text.
+    assert_eq!(sent(text, other, false), [(String::new(), vec![plot])]);
 }

@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use crate::inbox_rows::RowChange;
 use crate::keys::SessionKey;
 use crate::queue::{QueueTurn, Route};
+pub use files::offered_block;
 pub(crate) use files::{files_of, sendable_file};
 pub(crate) use flow::ReplyFlow;
 use locks::{StripedGuard, StripedLocks};
@@ -375,11 +376,14 @@ impl Replies {
                 if busy.contains(&route) {
                     continue;
                 }
-                let Some(ReplyRoute { sink, patience, .. }) = self.next_route(&route) else { continue };
+                let Some(ReplyRoute { sink, options, patience, .. }) = self.next_route(&route) else {
+                    continue;
+                };
                 let mut outboxes = lock(&self.0.outboxes);
                 let Some(one) = outboxes.get_mut(&route) else { continue };
                 if let Some(offer) = one.outbox.next(now) {
                     drop(outboxes);
+                    let offer = Offer { block: offered_block(offer.block, options.chunks.max), ..offer };
                     busy.insert(route.clone());
                     under_way.push(self.offer(route, sink, patience, offer));
                 } else if let Some(due) = one.outbox.deadline(now) {

@@ -564,27 +564,40 @@ async fn processes_are_killed(timing: ReplyTiming) {
     println!("{} accepted, {} replies", accepted.len(), texts.len());
 }
 
+fn answer_with(content: &serde_json::Value) -> Message {
+    let answer = serde_json::json!({
+        "role": "assistant", "content": content, "timestamp": 1, "api": "x", "provider": "x", "model": "x",
+        "stopReason": "stop",
+        "usage": { "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0,
+            "cost": { "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0 } },
+    });
+    serde_json::from_value(answer).unwrap()
+}
+
+/// An answer that says this.
+pub(super) fn answer_of(text: &str) -> Message {
+    answer_with(&serde_json::json!([{ "type": "text", "text": text }]))
+}
+
+/// An answer that calls the tool `message` with this text, as the call `c`.
+pub(super) fn call_of(text: &str) -> Message {
+    let arguments = serde_json::json!({ "text": text });
+    let call =
+        serde_json::json!({ "type": "toolCall", "id": "c", "name": "message", "arguments": arguments });
+    answer_with(&serde_json::json!([call]))
+}
+
+/// The result of that call.
+pub(super) fn result_of_call(is_error: bool) -> Message {
+    let result = serde_json::json!({
+        "role": "toolResult", "toolCallId": "c", "toolName": "message", "content": [], "isError": is_error, "timestamp": 1,
+    });
+    serde_json::from_value(result).unwrap()
+}
+
 #[tokio::test]
 async fn message_of_an_interrupted_call_counts_as_sent() {
-    let message = |value: serde_json::Value| -> Message { serde_json::from_value(value).unwrap() };
-    let answer = |content: serde_json::Value| {
-        message(serde_json::json!({
-            "role": "assistant", "content": content, "timestamp": 1, "api": "x", "provider": "x", "model": "x",
-            "stopReason": "stop",
-            "usage": { "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0,
-                "cost": { "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0 } },
-        }))
-    };
-    let says = |text: &str| answer(serde_json::json!([{ "type": "text", "text": text }]));
-    let calls = |text: &str| {
-        let arguments = serde_json::json!({ "text": text });
-        let call =
-            serde_json::json!({ "type": "toolCall", "id": "c", "name": "message", "arguments": arguments });
-        answer(serde_json::json!([call]))
-    };
-    let interrupted = message(serde_json::json!({
-        "role": "toolResult", "toolCallId": "c", "toolName": "message", "content": [], "isError": true, "timestamp": 1,
-    }));
+    let (says, calls, interrupted) = (answer_of, call_of, result_of_call(true));
     let (world, chat) = (World::new([]), Chat::new([]));
     let first = replies(&world, &chat).await;
     let key = SessionKey::parse("agent:main:main").unwrap();

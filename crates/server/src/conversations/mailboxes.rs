@@ -4,9 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quipu_host::{Home, StreamingConfig, StreamingMode};
-use quipu_outbound::{Acknowledgement, ChunkOptions, MessageSink, Offer, ReplyKey, SinkError, SinkFuture};
+use quipu_outbound::{
+    Acknowledgement, Block, ChunkOptions, MessageSink, Offer, ReplyKey, SinkError, SinkFuture,
+};
 use quipu_outbound::{BreakPreference, CoalesceOptions, ReplyMode, StreamOptions};
-use quipu_runtime::{AckPatience, ReplyRoute, ReplyRoutes, ReplyTiming, Route, SESSIONS_CHANNEL, SessionKey};
+use quipu_runtime::{
+    AckPatience, ReplyRoute, ReplyRoutes, ReplyTiming, Route, SESSIONS_CHANNEL, SessionKey, offered_block,
+};
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, oneshot, watch};
 
@@ -39,11 +43,33 @@ struct Offers {
 struct WaitingOffer {
     conversation: SessionKey,
     id: String,
-    event: Value,
+    reply: OfferedReply,
     /// Takes the acknowledgement; none once it came.
     give: Option<oneshot::Sender<Acknowledgement>>,
     /// Those who wait until it is stored.
     stored: Vec<oneshot::Sender<()>>,
+}
+
+/// A reply as it was offered.
+#[derive(Clone)]
+struct OfferedReply {
+    key: ReplyKey,
+    part: u32,
+    route: Route,
+    block: Block,
+    /// Units of its text at most.
+    most: usize,
+}
+
+impl OfferedReply {
+    /// What a reader is shown now: files can go while a reply waits.
+    fn event(self, id: &str, conversation: &SessionKey) -> Value {
+        let block = offered_block(self.block, self.most);
+        json!({
+            "id": id, "key": self.key, "part": self.part, "conversation": conversation.to_string(), "route": self.route,
+            "text": block.text, "media": block.media, "replyTo": block.reply_to, "voice": block.voice,
+        })
+    }
 }
 
 /// What happens to messages of a conversation: for whoever reads now, and not kept.
@@ -121,10 +147,15 @@ impl Mailboxes {
 
     /// The first reply behind this number.
     pub(crate) fn next(&self, seen: u64, filter: &MailboxFilter) -> Option<(u64, String, Value)> {
-        let offers = self.offers();
-        let mut behind = offers.waiting.range(seen.saturating_add(1)..);
-        let found = behind.find(|(_, offer)| offer.give.is_some() && filter.takes(&offer.conversation));
-        found.map(|(number, offer)| (*number, offer.id.clone(), offer.event.clone()))
+        let (number, id, conversation, reply) = {
+            let offers = self.offers();
+            let mut behind = offers.waiting.range(seen.saturating_add(1)..);
+            let (number, offer) =
+                behind.find(|(_, offer)| offer.give.is_some() && filter.takes(&offer.conversation))?;
+            (*number, offer.id.clone(), offer.conversation.clone(), offer.reply.clone())
+        };
+        let event = reply.event(&id, &conversation);
+        Some((number, id, event))
     }
 
     /// Acknowledges a part of a reply. Resolved = it is stored.
@@ -203,7 +234,8 @@ impl Mailboxes {
             StreamingMode::Off => (options(REPLY, REPLY), ReplyTiming::Whole),
             StreamingMode::Blocks => (blocks(streaming), ReplyTiming::Streamed),
         };
-        let sink = Mailbox { all: self.clone(), conversation: conversation.clone(), route: route.clone() };
+        let (conversation, route, most) = (conversation.clone(), route.clone(), options.chunks.max);
+        let sink = Mailbox { all: self.clone(), conversation, route, most };
         Some(ReplyRoute { sink: Arc::new(sink), options, timing, patience: AckPatience::Unlimited })
     }
 }
@@ -236,6 +268,8 @@ struct Mailbox {
     all: Mailboxes,
     conversation: SessionKey,
     route: Route,
+    /// Units of a text at most.
+    most: usize,
 }
 
 impl MessageSink for Mailbox {
@@ -243,10 +277,7 @@ impl MessageSink for Mailbox {
         let (give, acknowledged) = oneshot::channel();
         let id = id_of(&offer.key, offer.part);
         let Offer { key, part, block, .. } = offer;
-        let event = json!({
-            "id": id, "key": key, "part": part, "conversation": self.conversation.to_string(), "route": self.route,
-            "text": block.text, "media": block.media, "replyTo": block.reply_to, "voice": block.voice,
-        });
+        let reply = OfferedReply { key, part, route: self.route.clone(), block, most: self.most };
         let number = {
             let mut offers = self.all.offers();
             offers.last += 1;
@@ -255,7 +286,7 @@ impl MessageSink for Mailbox {
                 offers.waiting.remove(&before);
             }
             let conversation = self.conversation.clone();
-            let offer = WaitingOffer { conversation, id, event, give: Some(give), stored: Vec::new() };
+            let offer = WaitingOffer { conversation, id, reply, give: Some(give), stored: Vec::new() };
             offers.waiting.insert(number, offer);
             number
         };
@@ -279,7 +310,6 @@ impl MessageSink for Mailbox {
 
 #[cfg(test)]
 mod tests {
-    use quipu_outbound::Block;
     use quipu_protocol::RunId;
 
     use super::*;
@@ -331,6 +361,28 @@ mod tests {
         assert_eq!(ack.await, AckOutcome::Stored);
         assert_eq!(all.acknowledge(&anna, &id, given()).await, AckOutcome::Unknown);
         assert_eq!(all.waiting(), 0);
+    }
+
+    #[tokio::test]
+    async fn reply_that_waits_is_shown_without_files_that_went() {
+        let all = Mailboxes::default();
+        let anna = key("agent:main:direct:anna");
+        let route = Route { channel: DEFAULT_CHANNEL.into(), ..Route::default() };
+        let sink = all.route(&anna, &route, &StreamingConfig::default()).unwrap().sink;
+        let folder = tempfile::tempdir().unwrap();
+        let plot = folder.path().canonicalize().unwrap().join("plot.png");
+        std::fs::write(&plot, "a plot").unwrap();
+        let mut reply = offer("turn-1", "Look:");
+        reply.block.media.push(plot.display().to_string());
+        let offered = sink.offer(reply);
+        let shown = || all.next(0, &MailboxFilter::All).unwrap().2;
+        assert_eq!(shown()["media"], json!([plot]));
+        std::fs::rename(&plot, plot.with_file_name("moved.png")).unwrap();
+        std::os::unix::fs::symlink("moved.png", &plot).unwrap();
+        assert_eq!(shown()["media"], json!([]));
+        let line = "(`plot.png` is not sent: it is gone, or a link took its place.)";
+        assert_eq!(shown()["text"], format!("Look:\n{line}"));
+        drop(offered);
     }
 
     #[tokio::test]
