@@ -19,9 +19,7 @@ use tokio::sync::{
 };
 use tokio::time::Instant;
 
-use crate::conversation_rules::{
-    ConversationTimes, ResetPolicy, ResetSettings, SessionOwner, TurnCause, conversation_limit, turn_limit,
-};
+use crate::conversation_rules::{TurnCause, conversation_limit, turn_limit};
 use crate::desk::SessionObserver;
 use crate::heartbeat::HeartbeatSettings;
 use crate::keys::{AgentId, DEFAULT_AGENT, DirectKeys, SessionKey};
@@ -254,30 +252,6 @@ impl HostSessions {
         slots.values().filter(|slot| slot.state.try_read().is_ok_and(|state| state.open.is_some())).count()
     }
 
-    /// The conversation goes on in a new session; the one that it had stays in the history. Waits for the end of a run.
-    ///
-    /// # Errors
-    /// What the store says; nothing changed then.
-    pub async fn reset(&self, key: &SessionKey) -> Result<(), StoreError> {
-        let slot = self.0.slot(key);
-        let mut state = slot.state.write().await;
-        if let Some(stored) = self.0.stored(key).await? {
-            let ops = vec![Op::InboxTake { session: conversation_inbox(&key.to_string()), item: ROW.into() }];
-            let commit = Commit { ops, durability: Durability::Power, ..Commit::default() };
-            match self.0.store.commit(commit).await {
-                // Somebody else was faster.
-                Ok(()) | Err(StoreError::Missing { .. }) => drop(stored),
-                Err(error) => return Err(error),
-            }
-        }
-        if let Some(open) = state.open.take() {
-            open.session.shutdown().await;
-        }
-        self.0.forget(key, &slot, &mut state);
-        self.0.freed.notify_waiters();
-        Ok(())
-    }
-
     /// Takes a conversation away from runs, for a front that opens its session by itself: waits for the end of a run that came first,
     /// and closes the session. Runs wait until it is given back: until what this returns is dropped.
     ///
@@ -476,31 +450,6 @@ impl HostSessions {
             };
             return Ok(self.held(session, slot, state.downgrade()));
         }
-    }
-
-    /// Begins a conversation anew where the settings say so.
-    async fn renew_at(&self, key: &SessionKey, now: UnixMs) -> Result<(), Failure> {
-        let settings = ResetSettings::from(&self.0.home.config().resets);
-        if settings == ResetSettings::default() {
-            return Ok(());
-        }
-        let zone = quipu_host::local_zone();
-        // Its hour was checked.
-        let Ok(policy) = settings.resolve(key, SessionOwner::Program, &zone) else { return Ok(()) };
-        if policy == ResetPolicy::default() {
-            return Ok(());
-        }
-        let work = self.0.store.pending(&conversation_inbox(&key.to_string())).await?;
-        let Some(id) = named_session(&work) else { return Ok(()) };
-        let query = SessionQuery { id: Some(id.clone()), ..SessionQuery::default() };
-        let Some(row) = self.0.store.sessions(query).await?.into_iter().next() else { return Ok(()) };
-        // Where it is not known, whatever was written last counts.
-        let last_said = last_said(&work, &id).map_or(row.updated, |said| said.max(row.created));
-        let times = ConversationTimes { started: row.created, last_said: Some(last_said) };
-        if policy.due(&times, now).is_some() {
-            self.reset(key).await?;
-        }
-        Ok(())
     }
 
     fn held(&self, session: Session, slot: Slot, state: OwnedRwLockReadGuard<SlotState>) -> SourcedSession {
@@ -787,6 +736,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod audience;
 mod claims;
 mod imported;
+mod renewal;
 mod said;
 
 pub use audience::audience_of;
@@ -794,7 +744,6 @@ use audience::{agent_of, group_of, sender_of};
 pub use imported::{
     BindMode, ConversationBinding, ImportedConversation, KnownConversation, bind_conversation, conversations,
 };
-use said::last_said;
 
 #[cfg(test)]
 mod tests;

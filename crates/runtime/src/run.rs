@@ -703,6 +703,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod begin;
 mod follow;
 mod outcome;
+#[cfg(test)]
+mod renewal_tests;
 mod stop;
 #[cfg(test)]
 mod tests;

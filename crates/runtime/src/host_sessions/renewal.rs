@@ -1,0 +1,73 @@
+//! Conversations that begin anew: when somebody says so, and when the settings do.
+
+use quipu::protocol::UnixMs;
+use quipu::store::{Commit, Durability, Op, REPLY_OUTBOX, SessionQuery, StoreError, conversation_inbox};
+use quipu_host::Failure;
+
+use super::said::last_said;
+use super::{HostSessions, Inner, ROW, named_session};
+use crate::conversation_rules::{ConversationTimes, ResetPolicy, ResetSettings, SessionOwner};
+use crate::keys::SessionKey;
+
+/// How the ids of those rows of the outbox begin that say what is owed to a conversation.
+const OWED: &str = "owed-";
+
+impl HostSessions {
+    /// The conversation goes on in a new session; the one that it had stays in the history. Waits for the end of a run.
+    ///
+    /// # Errors
+    /// What the store says; nothing changed then.
+    pub async fn reset(&self, key: &SessionKey) -> Result<(), StoreError> {
+        let slot = self.0.slot(key);
+        let mut state = slot.state.write().await;
+        if let Some(stored) = self.0.stored(key).await? {
+            let ops = vec![Op::InboxTake { session: conversation_inbox(&key.to_string()), item: ROW.into() }];
+            let commit = Commit { ops, durability: Durability::Power, ..Commit::default() };
+            match self.0.store.commit(commit).await {
+                // Somebody else was faster.
+                Ok(()) | Err(StoreError::Missing { .. }) => drop(stored),
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(open) = state.open.take() {
+            open.session.shutdown().await;
+        }
+        self.0.forget(key, &slot, &mut state);
+        self.0.freed.notify_waiters();
+        Ok(())
+    }
+
+    /// Begins a conversation anew where the settings say so.
+    pub(super) async fn renew_at(&self, key: &SessionKey, now: UnixMs) -> Result<(), Failure> {
+        let settings = ResetSettings::from(&self.0.home.config().resets);
+        if settings == ResetSettings::default() {
+            return Ok(());
+        }
+        let zone = quipu_host::local_zone();
+        // Its hour was checked.
+        let Ok(policy) = settings.resolve(key, SessionOwner::Program, &zone) else { return Ok(()) };
+        if policy == ResetPolicy::default() {
+            return Ok(());
+        }
+        let work = self.0.store.pending(&conversation_inbox(&key.to_string())).await?;
+        let Some(id) = named_session(&work) else { return Ok(()) };
+        let query = SessionQuery { id: Some(id.clone()), ..SessionQuery::default() };
+        let Some(row) = self.0.store.sessions(query).await?.into_iter().next() else { return Ok(()) };
+        // Where it is not known, whatever was written last counts.
+        let last_said = last_said(&work, &id).map_or(row.updated, |said| said.max(row.created));
+        let times = ConversationTimes { started: row.created, last_said: Some(last_said) };
+        if policy.due(&times, now).is_some() && !self.0.owes(key).await? {
+            self.reset(key).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Whether a run of a conversation owes an answer, of any process: it is said in the session that has the prompt, and lost with it.
+    async fn owes(&self, key: &SessionKey) -> Result<bool, StoreError> {
+        let queue = key.to_string();
+        let rows = self.store.pending(&REPLY_OUTBOX.into()).await?.inbox;
+        Ok(rows.iter().any(|row| row.queue == queue && row.id.as_str().starts_with(OWED)))
+    }
+}

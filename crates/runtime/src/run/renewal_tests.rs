@@ -1,0 +1,94 @@
+//! Conversations that begin anew while something runs in them, waits, or is owed.
+
+use std::sync::Arc;
+
+use quipu::protocol::{Outcome, SessionId, UnixMs};
+use quipu::store::Graph;
+use quipu_outbound::{Acknowledgement, MessageSink, Offer, SinkFuture, StreamOptions};
+use quipu_testkit::Gate;
+
+use super::*;
+use crate::host_sessions::HostSessions;
+use crate::queue::{BusyMode, Route};
+use crate::replies::{ReplyRoute, ReplyRoutes};
+use crate::testing::{FailingSessions, World, gated, request, says};
+
+const KEY: &str = "agent:main:main";
+const MINUTE: UnixMs = 60_000;
+
+/// A chat that takes everything.
+struct OpenChat;
+
+impl MessageSink for OpenChat {
+    fn offer(&self, _: Offer) -> SinkFuture<'_> {
+        Box::pin(std::future::ready(Ok(Acknowledgement::default())))
+    }
+}
+
+impl ReplyRoutes for OpenChat {
+    fn route(&self, _: &SessionKey, _: &Route) -> Option<ReplyRoute> {
+        Some(ReplyRoute::new(Arc::new(Self), StreamOptions::default()))
+    }
+}
+
+/// A world whose conversations begin anew when nobody said anything for an hour.
+fn forgetful(script: impl IntoIterator<Item = quipu_testkit::Reply>) -> World {
+    let world = World::new(script);
+    let file = world.dir.path().join("home/settings.json");
+    let mut settings: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    settings["session"] = serde_json::json!({ "reset": { "idleMinutes": 60 } });
+    std::fs::write(file, settings.to_string()).unwrap();
+    world
+}
+
+/// A message that comes at this time.
+fn at(text: &str, at: UnixMs) -> RunRequest {
+    let mut request = request(KEY, text, BusyMode::Followup);
+    request.message.at = at;
+    request
+}
+
+fn key() -> SessionKey {
+    SessionKey::parse(KEY).unwrap()
+}
+
+async fn session_of(sessions: &FailingSessions) -> Option<SessionId> {
+    sessions.of_host().session_of(&key()).await.unwrap()
+}
+
+async fn replies(world: &World) -> Replies {
+    let store: Arc<dyn Graph> = world.home.store().await.unwrap();
+    Replies::open(store, Arc::new(OpenChat)).await.unwrap()
+}
+
+#[tokio::test]
+async fn conversation_to_which_an_answer_is_owed_stays_in_its_session() {
+    let gate = Gate::new();
+    let world = forgetful([gated(&gate, "never"), says("late")]);
+    let now = quipu_host::now();
+    // The process ends while the model is asked.
+    let first = replies(&world).await;
+    world
+        .serve_replies(&first, |conversations| async move {
+            let run = conversations.start(at("first", now)).await.unwrap();
+            gate.reached().await;
+            drop(run);
+        })
+        .await;
+    let sessions = world.sessions(0).await;
+    let session = session_of(&sessions).await.unwrap();
+    sessions.renew(&key(), now + 120 * MINUTE).await.unwrap();
+    assert_eq!(session_of(&sessions).await.as_ref(), Some(&session), "an answer is owed");
+    let all = sessions.clone();
+    let second = replies(&world).await;
+    let owed = second.clone();
+    let work = |conversations: Conversations, _| async move {
+        let (_, run) = conversations.continued().await.pop().unwrap();
+        let outcome = run.outcome().await.unwrap();
+        assert_eq!((&*outcome.text, &outcome.outcome, &outcome.session), ("late", &Outcome::Done, &session));
+        owed.idle().await;
+        all.renew(&key(), now + 120 * MINUTE).await.unwrap();
+        assert_eq!(session_of(&all).await, None, "nothing is owed any more");
+    };
+    world.serve_sessions(sessions, None, |all| all.with_replies(second), work).await;
+}
