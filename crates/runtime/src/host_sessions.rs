@@ -259,13 +259,30 @@ impl HostSessions {
     /// What the store says.
     pub async fn borrow(&self, key: &SessionKey) -> Result<BorrowedConversation, StoreError> {
         let claim = self.0.claims.claim(key).await;
-        let (slot, mut state) = loop {
-            let slot = self.0.slot(key);
-            let state = slot.state.clone().write_owned().await;
-            if !state.is_gone {
-                break (slot, state);
-            }
-        };
+        self.borrow_claimed(key, claim).await
+    }
+
+    /// The same for a message that came at this time: the conversation begins anew where it is to. Not before it is taken away, or it
+    /// would do so under a run that came first.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn borrow_renewed(
+        &self,
+        key: &SessionKey,
+        at: UnixMs,
+    ) -> Result<BorrowedConversation, StoreError> {
+        let claim = self.0.claims.claim(key).await;
+        self.renew_at(key, at).await?;
+        self.borrow_claimed(key, claim).await
+    }
+
+    async fn borrow_claimed(
+        &self,
+        key: &SessionKey,
+        claim: Claim,
+    ) -> Result<BorrowedConversation, StoreError> {
+        let (slot, mut state) = self.0.locked_slot(key).await;
         if let Some(open) = state.open.take() {
             open.session.shutdown().await;
             self.0.left(key, &slot, &open.session).await;
@@ -362,7 +379,7 @@ impl SessionSource for HostSessions {
     }
 
     fn renew<'a>(&'a self, key: &'a SessionKey, at: UnixMs) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(self.renew_at(key, at))
+        Box::pin(async move { Ok(self.renew_at(key, at).await?) })
     }
 
     fn heard<'a>(
@@ -488,6 +505,17 @@ impl Inner {
             Slot { state: Arc::default(), used, kept: Arc::default() }
         };
         lock(&self.slots).entry(key.clone()).or_insert_with(new).clone()
+    }
+
+    /// A conversation on the list, whose state nobody else uses.
+    async fn locked_slot(&self, key: &SessionKey) -> (Slot, OwnedRwLockWriteGuard<SlotState>) {
+        loop {
+            let slot = self.slot(key);
+            let state = slot.state.clone().write_owned().await;
+            if !state.is_gone {
+                return (slot, state);
+            }
+        }
     }
 
     /// Takes a conversation off the list, whose state is locked.

@@ -1,8 +1,7 @@
 //! Conversations that begin anew: when somebody says so, and when the settings do.
 
-use quipu::protocol::UnixMs;
+use quipu::protocol::{SessionId, UnixMs};
 use quipu::store::{Commit, Durability, Op, REPLY_OUTBOX, SessionQuery, StoreError, conversation_inbox};
-use quipu_host::Failure;
 
 use super::said::last_said;
 use super::{HostSessions, Inner, ROW, named_session};
@@ -18,14 +17,26 @@ impl HostSessions {
     /// # Errors
     /// What the store says; nothing changed then.
     pub async fn reset(&self, key: &SessionKey) -> Result<(), StoreError> {
-        let slot = self.0.slot(key);
-        let mut state = slot.state.write().await;
-        if let Some(stored) = self.0.stored(key).await? {
+        self.reset_from(key, None).await
+    }
+
+    /// The same; with a session, only while the conversation has that one.
+    pub(super) async fn reset_from(
+        &self,
+        key: &SessionKey,
+        only: Option<&SessionId>,
+    ) -> Result<(), StoreError> {
+        let (slot, mut state) = self.0.locked_slot(key).await;
+        let stored = self.0.stored(key).await?;
+        if only.is_some() && stored.as_ref() != only {
+            return Ok(());
+        }
+        if stored.is_some() {
             let ops = vec![Op::InboxTake { session: conversation_inbox(&key.to_string()), item: ROW.into() }];
             let commit = Commit { ops, durability: Durability::Power, ..Commit::default() };
             match self.0.store.commit(commit).await {
                 // Somebody else was faster.
-                Ok(()) | Err(StoreError::Missing { .. }) => drop(stored),
+                Ok(()) | Err(StoreError::Missing { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -38,7 +49,7 @@ impl HostSessions {
     }
 
     /// Begins a conversation anew where the settings say so.
-    pub(super) async fn renew_at(&self, key: &SessionKey, now: UnixMs) -> Result<(), Failure> {
+    pub(super) async fn renew_at(&self, key: &SessionKey, now: UnixMs) -> Result<(), StoreError> {
         let settings = ResetSettings::from(&self.0.home.config().resets);
         if settings == ResetSettings::default() {
             return Ok(());
@@ -57,7 +68,7 @@ impl HostSessions {
         let last_said = last_said(&work, &id).map_or(row.updated, |said| said.max(row.created));
         let times = ConversationTimes { started: row.created, last_said: Some(last_said) };
         if policy.due(&times, now).is_some() && !self.0.owes(key).await? {
-            self.reset(key).await?;
+            self.reset_from(key, Some(&id)).await?;
         }
         Ok(())
     }

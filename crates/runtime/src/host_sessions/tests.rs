@@ -98,6 +98,20 @@ async fn reset_waits_for_the_run() {
 }
 
 #[tokio::test]
+async fn renewal_leaves_a_session_that_began_meanwhile() {
+    let world = World::new(replies(2));
+    let chat = key("agent:main:main");
+    let sessions = world.host_sessions(limits(8)).await;
+    let (old, _) = say(&sessions, "agent:main:main", "one").await;
+    sessions.reset_from(&chat, Some(&old)).await.unwrap();
+    let (new, _) = say(&sessions, "agent:main:main", "two").await;
+    // Who had read of the old one when it was due.
+    sessions.reset_from(&chat, Some(&old)).await.unwrap();
+    assert_eq!((sessions.session_of(&chat).await.unwrap(), sessions.open()), (Some(new), 1));
+    sessions.close().await;
+}
+
+#[tokio::test]
 async fn session_that_another_process_holds_is_refused() {
     let world = World::new(replies(1));
     let chat = "agent:main:main";

@@ -8,7 +8,6 @@ use quipu_outbound::{Acknowledgement, MessageSink, Offer, SinkFuture, StreamOpti
 use quipu_testkit::Gate;
 
 use super::*;
-use crate::host_sessions::HostSessions;
 use crate::queue::{BusyMode, Route};
 use crate::replies::{ReplyRoute, ReplyRoutes};
 use crate::testing::{FailingSessions, World, gated, request, says};
@@ -91,4 +90,28 @@ async fn conversation_to_which_an_answer_is_owed_stays_in_its_session() {
         assert_eq!(session_of(&all).await, None, "nothing is owed any more");
     };
     world.serve_sessions(sessions, None, |all| all.with_replies(second), work).await;
+}
+
+#[tokio::test]
+async fn front_begins_no_conversation_anew_under_a_message_before_it() {
+    let world = forgetful([says("one"), says("two")]);
+    let sessions = world.sessions(0).await;
+    let all = sessions.clone();
+    let now = quipu_host::now();
+    let work = |conversations: Conversations, lanes: Lanes| async move {
+        let session = conversations.run(at("first", now)).await.unwrap().session.clone();
+        // It comes in time, and waits for its place; a front comes when nobody said anything for long.
+        lanes.set_limit(MAIN_LANE, 0);
+        let message = conversations.start(at("second", now + 59 * MINUTE)).await.unwrap();
+        while !lanes.status().iter().any(|lane| lane.lane == MAIN_LANE && lane.waiting == 1) {
+            tokio::task::yield_now().await;
+        }
+        let key = key();
+        let mut front = Box::pin(all.of_host().borrow_renewed(&key, now + 62 * MINUTE));
+        assert!(futures_util::poll!(front.as_mut()).is_pending());
+        lanes.set_limit(MAIN_LANE, 4);
+        let (message, _) = tokio::join!(message.outcome(), front);
+        assert_eq!(message.unwrap().session, session);
+    };
+    world.serve_sessions(sessions, None, |all| all, work).await;
 }
