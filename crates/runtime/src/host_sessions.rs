@@ -344,7 +344,7 @@ impl BorrowedConversation {
         Ok(is_kept)
     }
 
-    /// A person says something in it, in this session. Resolved = it survives the end of the process.
+    /// A person says something in it, in this session, or waited for an answer until now. Resolved = it survives the end of the process.
     ///
     /// # Errors
     /// What the store says.

@@ -474,6 +474,7 @@ impl Inner {
         drop(self.sessions.follow(key, session).await);
         let mut follow = Follow::new(self, key, session, turn.members.clone());
         follow.reply = reply;
+        follow.cause = cause;
         follow.steer = Some(steer);
         if let Ack::Started(run) = &ack {
             drop(self.inbox.tell(key, QueueInput::Steerable(true)).await);

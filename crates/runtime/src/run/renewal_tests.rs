@@ -115,3 +115,27 @@ async fn front_begins_no_conversation_anew_under_a_message_before_it() {
     };
     world.serve_sessions(sessions, None, |all| all, work).await;
 }
+
+#[tokio::test]
+async fn run_of_a_person_keeps_its_conversation_going_to_its_end() {
+    let gate = Gate::new();
+    let world = forgetful([gated(&gate, "one")]);
+    let sessions = world.sessions(0).await;
+    let all = sessions.clone();
+    let work = |conversations: Conversations, _| async move {
+        let run = conversations.start(at("first", quipu_host::now())).await.unwrap();
+        gate.reached().await;
+        // The prompt was said by now; the run ends later than that.
+        let asked = quipu_host::now();
+        while quipu_host::now() <= asked {
+            tokio::task::yield_now().await;
+        }
+        gate.open();
+        let session = run.outcome().await.unwrap().session.clone();
+        all.renew(&key(), asked + 60 * MINUTE + 1).await.unwrap();
+        assert_eq!(session_of(&all).await, Some(session), "it is an hour since the prompt");
+        all.renew(&key(), quipu_host::now() + 60 * MINUTE + 1).await.unwrap();
+        assert_eq!(session_of(&all).await, None, "it is an hour since the answer");
+    };
+    world.serve_sessions(sessions, None, |all| all, work).await;
+}

@@ -234,6 +234,8 @@ async fn answered(
     if let Some(conversation) = conversation {
         // It may have had to branch: another program took the one that it was.
         keep(conversation, &session.view().session).await.map_err(ApiError::once)?;
+        // Who waited for the answer was not idle meanwhile. The answer is worth more than that this is known.
+        drop(conversation.person_said(&session.view().session).await);
     }
     said.outcome().map_err(ApiError::once)
 }
