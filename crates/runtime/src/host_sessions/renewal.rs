@@ -64,9 +64,7 @@ impl HostSessions {
         let Some(id) = named_session(&work) else { return Ok(()) };
         let query = SessionQuery { id: Some(id.clone()), ..SessionQuery::default() };
         let Some(row) = self.0.store.sessions(query).await?.into_iter().next() else { return Ok(()) };
-        // Where it is not known, whatever was written last counts.
-        let last_said = last_said(&work, &id).map_or(row.updated, |said| said.max(row.created));
-        let times = ConversationTimes { started: row.created, last_said: Some(last_said) };
+        let times = ConversationTimes { started: row.created, last_said: Some(last_said(&work, &row)) };
         if policy.due(&times, now).is_some() && !self.0.owes(key).await? {
             self.reset_from(key, Some(&id)).await?;
         }

@@ -511,3 +511,34 @@ async fn events_of_the_system_keep_no_conversation_going() {
     assert_eq!(sessions.session_of(&chat).await.unwrap(), None, "nobody did since");
     sessions.close().await;
 }
+
+#[tokio::test]
+async fn session_that_the_system_began_gets_idle() {
+    let world = World::new(replies(3));
+    let chat = key("agent:main:main");
+    let file = world.dir.path().join("home/settings.json");
+    let mut settings: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    settings["session"] = serde_json::json!({ "reset": { "idleMinutes": 60 } });
+    std::fs::write(&file, settings.to_string()).unwrap();
+    let sessions = world.host_sessions(limits(8)).await;
+    let hears = async |cause: TurnCause| {
+        let sourced = sessions.session(&chat).await.unwrap();
+        sessions.heard(&chat, &sourced.session, cause).await.unwrap();
+        sourced.session.ask("hello").await.unwrap();
+        sourced.session.view().session
+    };
+    hears(TurnCause::Person).await;
+    sessions.reset(&chat).await.unwrap();
+    let session = hears(TurnCause::System).await;
+    let query = SessionQuery { id: Some(session.clone()), ..SessionQuery::default() };
+    let created = sessions.store().sessions(query).await.unwrap()[0].created;
+    while quipu_host::now() <= created {
+        tokio::task::yield_now().await;
+    }
+    hears(TurnCause::System).await;
+    sessions.renew_at(&chat, created + 60 * 60_000).await.unwrap();
+    assert_eq!(sessions.session_of(&chat).await.unwrap(), Some(session));
+    sessions.renew_at(&chat, created + 60 * 60_000 + 1).await.unwrap();
+    assert_eq!(sessions.session_of(&chat).await.unwrap(), None, "no person spoke in it");
+    sessions.close().await;
+}
