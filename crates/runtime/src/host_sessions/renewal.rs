@@ -2,9 +2,11 @@
 
 use quipu::protocol::{SessionId, UnixMs};
 use quipu::store::{Commit, Durability, Op, REPLY_OUTBOX, SessionQuery, StoreError, conversation_inbox};
+use tokio::sync::OwnedRwLockWriteGuard;
+use tokio::task::JoinError;
 
 use super::said::last_said;
-use super::{HostSessions, Inner, ROW, named_session};
+use super::{HostSessions, Inner, ROW, Slot, SlotState, named_session};
 use crate::conversation_rules::{ConversationTimes, ResetPolicy, ResetSettings, SessionOwner};
 use crate::keys::SessionKey;
 
@@ -26,26 +28,16 @@ impl HostSessions {
         key: &SessionKey,
         only: Option<&SessionId>,
     ) -> Result<(), StoreError> {
-        let (slot, mut state) = self.0.locked_slot(key).await;
-        let stored = self.0.stored(key).await?;
-        if only.is_some() && stored.as_ref() != only {
-            return Ok(());
+        let (slot, state) = self.0.locked_slot(key).await;
+        // Once it is begun it ends, also where nobody waits any more: else the session would stay open that the conversation has no more.
+        let (inner, key, only) = (self.0.clone(), key.clone(), only.cloned());
+        let reset = tokio::spawn(async move { inner.reset_locked(&key, &slot, state, only.as_ref()).await });
+        match reset.await.map_err(JoinError::try_into_panic) {
+            Ok(reset) => reset,
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            // The process ends.
+            Err(Err(_)) => std::future::pending().await,
         }
-        if stored.is_some() {
-            let ops = vec![Op::InboxTake { session: conversation_inbox(&key.to_string()), item: ROW.into() }];
-            let commit = Commit { ops, durability: Durability::Power, ..Commit::default() };
-            match self.0.store.commit(commit).await {
-                // Somebody else was faster.
-                Ok(()) | Err(StoreError::Missing { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        if let Some(open) = state.open.take() {
-            open.session.shutdown().await;
-        }
-        self.0.forget(key, &slot, &mut state);
-        self.0.freed.notify_waiters();
-        Ok(())
     }
 
     /// Begins a conversation anew where the settings say so.
@@ -73,6 +65,34 @@ impl HostSessions {
 }
 
 impl Inner {
+    async fn reset_locked(
+        &self,
+        key: &SessionKey,
+        slot: &Slot,
+        mut state: OwnedRwLockWriteGuard<SlotState>,
+        only: Option<&SessionId>,
+    ) -> Result<(), StoreError> {
+        let stored = self.stored(key).await?;
+        if only.is_some() && stored.as_ref() != only {
+            return Ok(());
+        }
+        if stored.is_some() {
+            let ops = vec![Op::InboxTake { session: conversation_inbox(&key.to_string()), item: ROW.into() }];
+            let commit = Commit { ops, durability: Durability::Power, ..Commit::default() };
+            match self.store.commit(commit).await {
+                // Somebody else was faster.
+                Ok(()) | Err(StoreError::Missing { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(open) = state.open.take() {
+            open.session.shutdown().await;
+        }
+        self.forget(key, slot, &mut state);
+        self.freed.notify_waiters();
+        Ok(())
+    }
+
     /// Whether a run of a conversation owes an answer, of any process: it is said in the session that has the prompt, and lost with it.
     async fn owes(&self, key: &SessionKey) -> Result<bool, StoreError> {
         let queue = key.to_string();

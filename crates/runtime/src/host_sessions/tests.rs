@@ -98,6 +98,23 @@ async fn reset_waits_for_the_run() {
 }
 
 #[tokio::test]
+async fn reset_ends_also_where_nobody_waits_for_it() {
+    let world = World::new(replies(2));
+    let chat = key("agent:main:main");
+    let sessions = world.host_sessions(limits(8)).await;
+    let (old, _) = say(&sessions, "agent:main:main", "one").await;
+    let mut reset = Box::pin(sessions.reset(&chat));
+    while sessions.session_of(&chat).await.unwrap().is_some() {
+        assert!(futures_util::poll!(reset.as_mut()).is_pending());
+    }
+    drop(reset);
+    let (new, _) = say(&sessions, "agent:main:main", "two").await;
+    assert_ne!(new, old);
+    assert_eq!(sessions.session_of(&chat).await.unwrap(), Some(new));
+    sessions.close().await;
+}
+
+#[tokio::test]
 async fn renewal_leaves_a_session_that_began_meanwhile() {
     let world = World::new(replies(2));
     let chat = key("agent:main:main");
