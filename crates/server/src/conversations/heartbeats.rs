@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use quipu::store::{Job, JobKey, Jobs, NewJob, StoreError};
+use quipu::store::{Job, JobKey, JobTime, Jobs, NewJob, StoreError};
 use quipu::{Sealer, SystemClock};
 use quipu_host::jobs::{HEARTBEAT_JOB, JobContext, JobError, JobHandler, JobOutcome, JobRunner};
 use quipu_host::{Home, NamedAgent, Settings, SilentObserver, local_zone, now};
@@ -15,7 +15,7 @@ use quipu_protocol::RunId;
 use quipu_runtime::{
     AgentId, AlertDelivery, Conversations, HeartbeatFile, HeartbeatJob, HeartbeatPlace, HeartbeatRules,
     HeartbeatSettings, Heartbeats, PostOutcome, Replies, Route, SessionKey, WakeOutcome, WakeReason,
-    heartbeat_job,
+    heartbeat_job, heartbeat_of,
 };
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -226,6 +226,10 @@ impl JobHandler for DueHeartbeats {
     }
 
     fn run<'a>(&'a self, job: &'a Job, cx: &'a JobContext) -> BoxFuture<'a, Result<JobOutcome, JobError>> {
+        if let Some((_, every)) = heartbeat_of(job).filter(|(key, _)| !key.is_main(MAIN)) {
+            // That of another program, which is not to lose it.
+            return Box::pin(std::future::ready(Ok(JobOutcome::Again(JobTime::After(every)))));
+        }
         self.0.refresh();
         self.1.run(job, cx)
     }
