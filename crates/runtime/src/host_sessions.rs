@@ -19,9 +19,7 @@ use tokio::sync::{
 };
 use tokio::time::Instant;
 
-use crate::conversation_rules::{
-    ConversationTimes, ResetPolicy, ResetSettings, SessionOwner, TurnCause, conversation_limit, turn_limit,
-};
+use crate::conversation_rules::{TurnCause, conversation_limit, turn_limit};
 use crate::desk::SessionObserver;
 use crate::heartbeat::HeartbeatSettings;
 use crate::keys::{AgentId, DEFAULT_AGENT, DirectKeys, SessionKey};
@@ -254,30 +252,6 @@ impl HostSessions {
         slots.values().filter(|slot| slot.state.try_read().is_ok_and(|state| state.open.is_some())).count()
     }
 
-    /// The conversation goes on in a new session; the one that it had stays in the history. Waits for the end of a run.
-    ///
-    /// # Errors
-    /// What the store says; nothing changed then.
-    pub async fn reset(&self, key: &SessionKey) -> Result<(), StoreError> {
-        let slot = self.0.slot(key);
-        let mut state = slot.state.write().await;
-        if let Some(stored) = self.0.stored(key).await? {
-            let ops = vec![Op::InboxTake { session: conversation_inbox(&key.to_string()), item: ROW.into() }];
-            let commit = Commit { ops, durability: Durability::Power, ..Commit::default() };
-            match self.0.store.commit(commit).await {
-                // Somebody else was faster.
-                Ok(()) | Err(StoreError::Missing { .. }) => drop(stored),
-                Err(error) => return Err(error),
-            }
-        }
-        if let Some(open) = state.open.take() {
-            open.session.shutdown().await;
-        }
-        self.0.forget(key, &slot, &mut state);
-        self.0.freed.notify_waiters();
-        Ok(())
-    }
-
     /// Takes a conversation away from runs, for a front that opens its session by itself: waits for the end of a run that came first,
     /// and closes the session. Runs wait until it is given back: until what this returns is dropped.
     ///
@@ -285,13 +259,30 @@ impl HostSessions {
     /// What the store says.
     pub async fn borrow(&self, key: &SessionKey) -> Result<BorrowedConversation, StoreError> {
         let claim = self.0.claims.claim(key).await;
-        let (slot, mut state) = loop {
-            let slot = self.0.slot(key);
-            let state = slot.state.clone().write_owned().await;
-            if !state.is_gone {
-                break (slot, state);
-            }
-        };
+        self.borrow_claimed(key, claim).await
+    }
+
+    /// The same for a message that came at this time: the conversation begins anew where it is to. Not before it is taken away, or it
+    /// would do so under a run that came first.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn borrow_renewed(
+        &self,
+        key: &SessionKey,
+        at: UnixMs,
+    ) -> Result<BorrowedConversation, StoreError> {
+        let claim = self.0.claims.claim(key).await;
+        self.renew_at(key, at).await?;
+        self.borrow_claimed(key, claim).await
+    }
+
+    async fn borrow_claimed(
+        &self,
+        key: &SessionKey,
+        claim: Claim,
+    ) -> Result<BorrowedConversation, StoreError> {
+        let (slot, mut state) = self.0.locked_slot(key).await;
         if let Some(open) = state.open.take() {
             open.session.shutdown().await;
             self.0.left(key, &slot, &open.session).await;
@@ -353,7 +344,7 @@ impl BorrowedConversation {
         Ok(is_kept)
     }
 
-    /// A person says something in it, in this session. Resolved = it survives the end of the process.
+    /// A person says something in it, in this session, or waited for an answer until now. Resolved = it survives the end of the process.
     ///
     /// # Errors
     /// What the store says.
@@ -388,7 +379,7 @@ impl SessionSource for HostSessions {
     }
 
     fn renew<'a>(&'a self, key: &'a SessionKey, at: UnixMs) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(self.renew_at(key, at))
+        Box::pin(async move { Ok(self.renew_at(key, at).await?) })
     }
 
     fn heard<'a>(
@@ -478,31 +469,6 @@ impl HostSessions {
         }
     }
 
-    /// Begins a conversation anew where the settings say so.
-    async fn renew_at(&self, key: &SessionKey, now: UnixMs) -> Result<(), Failure> {
-        let settings = ResetSettings::from(&self.0.home.config().resets);
-        if settings == ResetSettings::default() {
-            return Ok(());
-        }
-        let zone = quipu_host::local_zone();
-        // Its hour was checked.
-        let Ok(policy) = settings.resolve(key, SessionOwner::Program, &zone) else { return Ok(()) };
-        if policy == ResetPolicy::default() {
-            return Ok(());
-        }
-        let work = self.0.store.pending(&conversation_inbox(&key.to_string())).await?;
-        let Some(id) = named_session(&work) else { return Ok(()) };
-        let query = SessionQuery { id: Some(id.clone()), ..SessionQuery::default() };
-        let Some(row) = self.0.store.sessions(query).await?.into_iter().next() else { return Ok(()) };
-        // Where it is not known, whatever was written last counts.
-        let last_said = last_said(&work, &id).map_or(row.updated, |said| said.max(row.created));
-        let times = ConversationTimes { started: row.created, last_said: Some(last_said) };
-        if policy.due(&times, now).is_some() {
-            self.reset(key).await?;
-        }
-        Ok(())
-    }
-
     fn held(&self, session: Session, slot: Slot, state: OwnedRwLockReadGuard<SlotState>) -> SourcedSession {
         *lock(&slot.used) = Instant::now();
         SourcedSession::held(session, Use { inner: self.0.clone(), slot, held: Some(state) })
@@ -539,6 +505,17 @@ impl Inner {
             Slot { state: Arc::default(), used, kept: Arc::default() }
         };
         lock(&self.slots).entry(key.clone()).or_insert_with(new).clone()
+    }
+
+    /// A conversation on the list, whose state nobody else uses.
+    async fn locked_slot(&self, key: &SessionKey) -> (Slot, OwnedRwLockWriteGuard<SlotState>) {
+        loop {
+            let slot = self.slot(key);
+            let state = slot.state.clone().write_owned().await;
+            if !state.is_gone {
+                return (slot, state);
+            }
+        }
     }
 
     /// Takes a conversation off the list, whose state is locked.
@@ -787,6 +764,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod audience;
 mod claims;
 mod imported;
+mod renewal;
 mod said;
 
 pub use audience::audience_of;
@@ -794,7 +772,6 @@ use audience::{agent_of, group_of, sender_of};
 pub use imported::{
     BindMode, ConversationBinding, ImportedConversation, KnownConversation, bind_conversation, conversations,
 };
-use said::last_said;
 
 #[cfg(test)]
 mod tests;

@@ -474,6 +474,7 @@ impl Inner {
         drop(self.sessions.follow(key, session).await);
         let mut follow = Follow::new(self, key, session, turn.members.clone());
         follow.reply = reply;
+        follow.cause = cause;
         follow.steer = Some(steer);
         if let Ack::Started(run) = &ack {
             drop(self.inbox.tell(key, QueueInput::Steerable(true)).await);
@@ -703,6 +704,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod begin;
 mod follow;
 mod outcome;
+#[cfg(test)]
+mod renewal_tests;
 mod stop;
 #[cfg(test)]
 mod tests;

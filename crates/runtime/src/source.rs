@@ -45,7 +45,8 @@ pub trait SessionSource: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// A prompt with this cause is about to become part of this open session: what people say keeps a conversation going.
+    /// A prompt with this cause is about to become part of this open session, or its run is over: what people say and wait for keeps a
+    /// conversation going.
     fn heard<'a>(
         &'a self,
         key: &'a SessionKey,

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use quipu::store::Graph;
 use quipu::{Sealer, Session};
 use quipu_host::{Failure, Home, OpenRequest, SilentObserver};
-use quipu_protocol::UserInput;
+use quipu_protocol::{UnixMs, UserInput};
 use quipu_testkit::{Answer, FakeServer, Gate, Reply};
 use serde_json::json;
 
@@ -68,6 +68,10 @@ impl SessionSource for FailingSessions {
             0 => self.sessions.session_for(key, group),
             _ => self.session(key),
         }
+    }
+
+    fn renew<'a>(&'a self, key: &'a SessionKey, at: UnixMs) -> BoxFuture<'a, Result<(), Failure>> {
+        self.sessions.renew(key, at)
     }
 
     fn heard<'a>(

@@ -41,6 +41,13 @@ pub fn heartbeat_job(key: &SessionKey, rules: &HeartbeatRules) -> Option<NewJob>
     })
 }
 
+/// The conversation whose heartbeat a job wakes, and how often; `None` where the job does not say so.
+#[must_use]
+pub fn heartbeat_of(job: &Job) -> Option<(SessionKey, Duration)> {
+    let work: HeartbeatWork = serde_json::from_str(&job.payload).ok()?;
+    Some((SessionKey::parse(&work.conversation).ok()?, Duration::from_millis(work.every_ms)))
+}
+
 /// No job is due more often than schedules may be.
 fn interval(rules: &HeartbeatRules) -> Option<Duration> {
     rules.every.map(|every| every.max(INTERVAL_LEAST))

@@ -9,7 +9,7 @@ mod serve;
 mod settings;
 mod state;
 
-pub use job::{HeartbeatJob, heartbeat_job};
+pub use job::{HeartbeatJob, heartbeat_job, heartbeat_of};
 pub use quipu_host::jobs::HEARTBEAT_JOB;
 pub use reply::{HeartbeatAnswer, asks_for_nothing, heartbeat_answer};
 pub use serve::{AlertDelivery, HeartbeatPlace, HeartbeatRuns, Heartbeats, WakeOutcome, heartbeat_request};

@@ -1,7 +1,7 @@
 //! When a person last said something in a conversation.
 
 use quipu::protocol::{Json, SessionId, UnixMs};
-use quipu::store::{Commit, Durability, InboxItem, Op, OpenWork, StoreError, conversation_inbox};
+use quipu::store::{Commit, Durability, InboxItem, Op, OpenWork, SessionRow, StoreError, conversation_inbox};
 use serde::{Deserialize, Serialize};
 
 use super::Inner;
@@ -18,10 +18,15 @@ struct SaidRow {
     at: UnixMs,
 }
 
-/// When a person last said something in this session of a conversation; `None` where nobody did, or a version before this one had it.
-pub(super) fn last_said(work: &OpenWork, session: &SessionId) -> Option<UnixMs> {
-    let row = work.inbox.iter().find(|row| row.id.as_str() == SAID)?;
-    row.input.read::<SaidRow>().ok().filter(|said| said.session == *session).map(|said| said.at)
+/// When a person last said something in this session of a conversation. In one that the system began nobody did since it began; where it is
+/// not known, as a version before this one had it, whatever was written last counts.
+pub(super) fn last_said(work: &OpenWork, session: &SessionRow) -> UnixMs {
+    let row = work.inbox.iter().find(|row| row.id.as_str() == SAID);
+    match row.and_then(|row| row.input.read::<SaidRow>().ok()) {
+        Some(said) if said.session == session.id => said.at.max(session.created),
+        Some(_) => session.created,
+        None => session.updated,
+    }
 }
 
 impl Inner {

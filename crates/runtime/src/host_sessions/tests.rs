@@ -98,6 +98,37 @@ async fn reset_waits_for_the_run() {
 }
 
 #[tokio::test]
+async fn reset_ends_also_where_nobody_waits_for_it() {
+    let world = World::new(replies(2));
+    let chat = key("agent:main:main");
+    let sessions = world.host_sessions(limits(8)).await;
+    let (old, _) = say(&sessions, "agent:main:main", "one").await;
+    let mut reset = Box::pin(sessions.reset(&chat));
+    while sessions.session_of(&chat).await.unwrap().is_some() {
+        assert!(futures_util::poll!(reset.as_mut()).is_pending());
+    }
+    drop(reset);
+    let (new, _) = say(&sessions, "agent:main:main", "two").await;
+    assert_ne!(new, old);
+    assert_eq!(sessions.session_of(&chat).await.unwrap(), Some(new));
+    sessions.close().await;
+}
+
+#[tokio::test]
+async fn renewal_leaves_a_session_that_began_meanwhile() {
+    let world = World::new(replies(2));
+    let chat = key("agent:main:main");
+    let sessions = world.host_sessions(limits(8)).await;
+    let (old, _) = say(&sessions, "agent:main:main", "one").await;
+    sessions.reset_from(&chat, Some(&old)).await.unwrap();
+    let (new, _) = say(&sessions, "agent:main:main", "two").await;
+    // Who had read of the old one when it was due.
+    sessions.reset_from(&chat, Some(&old)).await.unwrap();
+    assert_eq!((sessions.session_of(&chat).await.unwrap(), sessions.open()), (Some(new), 1));
+    sessions.close().await;
+}
+
+#[tokio::test]
 async fn session_that_another_process_holds_is_refused() {
     let world = World::new(replies(1));
     let chat = "agent:main:main";
@@ -495,5 +526,36 @@ async fn events_of_the_system_keep_no_conversation_going() {
     assert_eq!(sessions.session_of(&chat).await.unwrap(), Some(session), "a person said something");
     sessions.renew_at(&chat, said + 60 * minute + 1).await.unwrap();
     assert_eq!(sessions.session_of(&chat).await.unwrap(), None, "nobody did since");
+    sessions.close().await;
+}
+
+#[tokio::test]
+async fn session_that_the_system_began_gets_idle() {
+    let world = World::new(replies(3));
+    let chat = key("agent:main:main");
+    let file = world.dir.path().join("home/settings.json");
+    let mut settings: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    settings["session"] = serde_json::json!({ "reset": { "idleMinutes": 60 } });
+    std::fs::write(&file, settings.to_string()).unwrap();
+    let sessions = world.host_sessions(limits(8)).await;
+    let hears = async |cause: TurnCause| {
+        let sourced = sessions.session(&chat).await.unwrap();
+        sessions.heard(&chat, &sourced.session, cause).await.unwrap();
+        sourced.session.ask("hello").await.unwrap();
+        sourced.session.view().session
+    };
+    hears(TurnCause::Person).await;
+    sessions.reset(&chat).await.unwrap();
+    let session = hears(TurnCause::System).await;
+    let query = SessionQuery { id: Some(session.clone()), ..SessionQuery::default() };
+    let created = sessions.store().sessions(query).await.unwrap()[0].created;
+    while quipu_host::now() <= created {
+        tokio::task::yield_now().await;
+    }
+    hears(TurnCause::System).await;
+    sessions.renew_at(&chat, created + 60 * 60_000).await.unwrap();
+    assert_eq!(sessions.session_of(&chat).await.unwrap(), Some(session));
+    sessions.renew_at(&chat, created + 60 * 60_000 + 1).await.unwrap();
+    assert_eq!(sessions.session_of(&chat).await.unwrap(), None, "no person spoke in it");
     sessions.close().await;
 }

@@ -34,6 +34,8 @@ pub(super) struct Follow<'a> {
     /// The messages that it answers.
     members: Vec<ItemId>,
     pub(super) reply: Option<ReplyFlow>,
+    /// Whether a person has it run.
+    pub(super) cause: TurnCause,
     /// Messages that are to reach it.
     pub(super) steer: Option<mpsc::Receiver<Arc<QueuedMessage>>>,
     /// Messages that were handed to its session and are not known to be part of it; whether they were seen to wait there.
@@ -70,7 +72,7 @@ impl<'a> Follow<'a> {
         let outcome = RunOutcome::unseen(session.view().session, Outcome::Done);
         let turn = inner.replies.as_ref().and_then(|replies| replies.owed(key)).map(|owed| owed.turn);
         let (reply, steer, run, seen) = (None, None, None, None);
-        let (handed, is_done, is_given_up) = (HashMap::new(), true, false);
+        let (cause, handed, is_done, is_given_up) = (TurnCause::System, HashMap::new(), true, false);
         Self {
             inner,
             key,
@@ -78,6 +80,7 @@ impl<'a> Follow<'a> {
             turn,
             members,
             reply,
+            cause,
             steer,
             handed,
             run,
@@ -156,6 +159,9 @@ impl<'a> Follow<'a> {
                     // Not before: a stop that comes meanwhile must not wait for it. The message is stored; without this note the
                     // conversation only counts as idle a little earlier.
                     drop(self.inner.sessions.heard(self.key, self.session, cause).await);
+                    if cause == TurnCause::Person {
+                        self.cause = cause;
+                    }
                     again = settled.then(|| Instant::now() + AGAIN);
                 }
                 RunStep::Settle => {
@@ -229,6 +235,8 @@ impl<'a> Follow<'a> {
             // What the session has not taken waits again once the end of the run is stored.
             self.take_back().await;
         }
+        // Who waited for it was not idle meanwhile.
+        drop(self.inner.sessions.heard(self.key, self.session, self.cause).await);
         self.outcome.outcome = ended.unwrap_or(Outcome::Aborted);
         self.is_done = settled;
         if aborted.is_none() && self.outcome.outcome == Outcome::Aborted {

@@ -10,8 +10,7 @@ use quipu_protocol::{
     Usage, UserInput,
 };
 use quipu_runtime::{
-    AgentId, BorrowedConversation, DEFAULT_AGENT, DeskLease, LeaseError, SessionRequest, SessionSource as _,
-    audience_of,
+    AgentId, BorrowedConversation, DEFAULT_AGENT, DeskLease, LeaseError, SessionRequest, audience_of,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -113,9 +112,8 @@ async fn in_turn(
             let turn = front.chats.turns.turn(key).await?;
             let sessions = front.conversations.sessions(&front.conversation_options).await;
             let sessions = sessions.map_err(|failure| unopened(&failure))?;
-            sessions.renew(key, came).await.map_err(|failure| unopened(&failure))?;
             // Its messages of other routes wait meanwhile.
-            let borrowed = sessions.borrow(key).await;
+            let borrowed = sessions.borrow_renewed(key, came).await;
             let borrowed = borrowed.map_err(|error| unopened(&error.into()))?;
             Ok::<_, ApiError>((turn, borrowed, sessions.live_changes(key)))
         };
@@ -236,6 +234,8 @@ async fn answered(
     if let Some(conversation) = conversation {
         // It may have had to branch: another program took the one that it was.
         keep(conversation, &session.view().session).await.map_err(ApiError::once)?;
+        // Who waited for the answer was not idle meanwhile. The answer is worth more than that this is known.
+        drop(conversation.person_said(&session.view().session).await);
     }
     said.outcome().map_err(ApiError::once)
 }

@@ -7,15 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use quipu::store::{Job, JobKey, Jobs, NewJob, StoreError};
+use quipu::store::{Job, JobKey, JobTime, Jobs, NewJob, StoreError};
 use quipu::{Sealer, SystemClock};
-use quipu_host::jobs::{HEARTBEAT_JOB, JobContext, JobError, JobHandler, JobOutcome, JobRunner};
+use quipu_host::jobs::{
+    HEARTBEAT_JOB, JobContext, JobError, JobHandler, JobOutcome, JobRunner, RunnerOptions,
+};
 use quipu_host::{Home, NamedAgent, Settings, SilentObserver, local_zone, now};
 use quipu_protocol::RunId;
 use quipu_runtime::{
     AgentId, AlertDelivery, Conversations, HeartbeatFile, HeartbeatJob, HeartbeatPlace, HeartbeatRules,
     HeartbeatSettings, Heartbeats, PostOutcome, Replies, Route, SessionKey, WakeOutcome, WakeReason,
-    heartbeat_job,
+    heartbeat_job, heartbeat_of,
 };
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -41,6 +43,8 @@ pub(super) struct ServerHeartbeats {
     /// The settings that were read last.
     read: Mutex<Option<Arc<Settings>>>,
     changed: Notify,
+    /// The jobs of the store were made those of the settings.
+    put: Notify,
     /// Whether any agent has one.
     is_on: watch::Sender<bool>,
     jobs: Arc<dyn Jobs>,
@@ -88,6 +92,7 @@ impl ServerHeartbeats {
             directory: directory.to_path_buf(),
             read: Mutex::default(),
             changed: Notify::new(),
+            put: Notify::new(),
             is_on: watch::Sender::new(false),
             jobs: jobs.clone(),
             sealer: sealer.clone(),
@@ -162,6 +167,7 @@ impl ServerHeartbeats {
             if let Err(error) = self.put_jobs().await {
                 tracing::warn!(%error, "the jobs of heartbeats cannot be stored");
             }
+            self.put.notify_one();
             tokio::select! {
                 () = self.changed.notified() => {}
                 () = tokio::time::sleep(LOOK) => {}
@@ -201,20 +207,28 @@ impl ServerHeartbeats {
     /// Wakes each heartbeat when its job is due, while there are any.
     async fn run_jobs(self: &Arc<Self>) {
         let handler = Arc::new(DueHeartbeats(self.clone(), HeartbeatJob::new(self.heartbeats.clone())));
-        let runner =
-            JobRunner::new(self.jobs.clone(), vec![handler], Arc::new(SilentObserver), self.sealer.clone())
-                // A heartbeat does not wait for the jobs that run in this process.
-                .beside_others_of(&self.home);
+        // A heartbeat does not wait for the jobs that run in this process.
+        let runner = runner(self.jobs.clone(), handler, self.sealer.clone()).beside_others_of(&self.home);
         let mut is_on = self.is_on.subscribe();
         while is_on.wait_for(|on| *on).await.is_ok() {
             let stop = CancellationToken::new();
             let ends = async {
-                drop(is_on.wait_for(|on| !*on).await);
+                tokio::select! {
+                    _ = is_on.wait_for(|on| !*on) => {}
+                    // It would look at new jobs later than they may be due.
+                    () = self.put.notified() => {}
+                }
                 stop.cancel();
             };
             tokio::join!(ends, runner.run(&stop));
         }
     }
+}
+
+/// What runs the jobs of heartbeats. It looks at the store when one is due, and no more often than for the settings besides.
+fn runner(jobs: Arc<dyn Jobs>, handler: Arc<dyn JobHandler>, sealer: Arc<Sealer>) -> JobRunner {
+    let options = RunnerOptions { poll: LOOK, ..RunnerOptions::default() };
+    JobRunner::new(jobs, vec![handler], Arc::new(SilentObserver), sealer).with_options(options)
 }
 
 /// Reads the settings again before one is woken whose time has come.
@@ -226,6 +240,10 @@ impl JobHandler for DueHeartbeats {
     }
 
     fn run<'a>(&'a self, job: &'a Job, cx: &'a JobContext) -> BoxFuture<'a, Result<JobOutcome, JobError>> {
+        if let Some((_, every)) = heartbeat_of(job).filter(|(key, _)| !key.is_main(MAIN)) {
+            // That of another program, which is not to lose it.
+            return Box::pin(std::future::ready(Ok(JobOutcome::Again(JobTime::After(every)))));
+        }
         self.0.refresh();
         self.1.run(job, cx)
     }
@@ -276,3 +294,6 @@ impl HeartbeatPlace for AgentPlace {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

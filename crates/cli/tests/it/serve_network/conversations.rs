@@ -450,6 +450,11 @@ fn heartbeat_is_a_job_that_follows_the_settings() {
     assert_eq!(world.run(&["schedule", "run", "--once", "--json"]).ok().text(), "");
     assert_eq!(world.requests().len(), 0);
     world.run(&["schedule", "retry", "heartbeat/agent:main:main"]).ok();
+    // It looks each minute, and when it learns of other settings.
+    let asks = json!({ "byId": { "main": { "heartbeat": { "every": "24h", "prompt": "Look." } } } });
+    configure(&world, &json!({ "agents": asks }));
+    let stop = json!({ "text": "stop" });
+    assert_eq!(server.post(&format!("/v1/conversations/{MAIN}/messages"), &stop).status, 200);
     let alert = Reader::of(&server, MAIN).reply();
     assert_eq!(alert["text"], "The disk is full.", "{alert}");
     let again = jobs().remove(0);

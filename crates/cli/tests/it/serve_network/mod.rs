@@ -21,6 +21,8 @@ mod conversations;
 #[cfg(test)]
 mod event_stream;
 #[cfg(test)]
+mod heartbeat_jobs;
+#[cfg(test)]
 mod install;
 #[cfg(test)]
 mod life;
