@@ -16,8 +16,17 @@ const WAKES: u32 = 20;
 pub struct BackgroundNote {
     /// Its entry: a message.
     pub draft: Draft,
-    /// The id of the run that it begins in an idle session; `None` where it waits for the next request.
-    pub wake: Option<RunId>,
+    /// Which run it wakes; `None` where it waits for the next request.
+    pub wake: Option<NoteWake>,
+}
+
+/// What a note wakes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NoteWake {
+    /// A run under way continues with it, and an idle session begins a run of this id.
+    Idle(RunId),
+    /// A run under way continues with it.
+    Running,
 }
 
 /// Notes that are no nodes yet.
@@ -26,6 +35,9 @@ pub(super) struct BackgroundNotes {
     drafts: Vec<Draft>,
     /// They go with the next request, and with nothing else: whoever reads the session later finds the same again.
     reminders: Vec<Draft>,
+    /// A run under way continues for them.
+    continues: bool,
+    /// They begin this run where none is under way.
     wake: Option<RunId>,
     /// Runs in a row that began with a note.
     woken: u32,
@@ -42,7 +54,7 @@ impl BackgroundNotes {
 
     /// Whether a run continues for them.
     pub(super) fn wakes(&self) -> bool {
-        self.wake.is_some()
+        self.wake.is_some() || self.continues
     }
 
     /// What begins a run with a prompt, or without one.
@@ -57,6 +69,7 @@ impl BackgroundNotes {
 
     /// A run that did not end by itself is not followed by another one.
     pub(super) fn run_ended(&mut self, outcome: &Outcome) {
+        self.continues = false;
         if *outcome != Outcome::Done {
             self.wake = None;
         }
@@ -144,8 +157,10 @@ impl Machine {
     pub(super) fn background_note(&mut self, note: BackgroundNote) {
         let BackgroundNote { draft, wake } = note;
         self.background.drafts.push(draft);
-        if let Some(run) = wake {
-            self.background.wake.get_or_insert(run);
+        match wake {
+            Some(NoteWake::Idle(run)) => drop(self.background.wake.get_or_insert(run)),
+            Some(NoteWake::Running) => self.background.continues = self.run.is_some(),
+            None => {}
         }
         self.start_background_notes();
         self.stop_if_closing();
@@ -182,7 +197,7 @@ impl Machine {
 
     /// The notes go with the next commit.
     pub(super) fn queue_background_notes(&mut self) {
-        self.background.wake = None;
+        (self.background.wake, self.background.continues) = (None, false);
         self.unsaved.append(&mut self.background.reminders);
         self.unsaved.append(&mut self.background.drafts);
     }

@@ -54,7 +54,7 @@ use quipu_protocol::{
 use quipu_transcript::{OpeningMessages, Projector, counts, sent_tokens};
 
 use background::BackgroundNotes;
-pub use background::{BackgroundNote, open_background, started_background};
+pub use background::{BackgroundNote, NoteWake, open_background, started_background};
 pub use batch::step_key;
 use batch::{Batch, EarlyCalls, Slot, SlotState, refusal};
 use changing::{ChangeState, PendingChange};

@@ -9,7 +9,7 @@ use quipu::protocol::{Json, Notice, SessionId, UnixMs};
 use quipu::store::{
     Commit, Durability, Graph, InboxItem, Op, OpenWork, RefName, SessionQuery, StoreError, conversation_inbox,
 };
-use quipu::{LiveChanges, OpenedSession, Session, Tool};
+use quipu::{BackgroundWake, LiveChanges, OpenedSession, Session, Tool};
 use quipu_host::{
     ConversationPlace, Failure, Home, OpenRequest, Question, Sender, SessionTarget, SettingsToolFilter,
     agent_request,
@@ -592,6 +592,8 @@ impl Inner {
         request.audience.sender = Some(sender.unwrap_or_default());
         request.which = known.map_or(SessionTarget::New, |id| SessionTarget::Session(id.to_string()));
         request.is_shared = true;
+        // What it began by itself would be answered to nobody, or to who writes next.
+        request.background_wake = BackgroundWake::Running;
         request.is_light |= key.is_heartbeat() && self.heartbeat_settings(key).is_light();
         request.conversation = Some(ConversationPlace {
             agent: key.agent().map_or(DEFAULT_AGENT, AgentId::as_str).to_owned(),

@@ -702,6 +702,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 mod begin;
+mod command_ends;
 mod follow;
 mod outcome;
 #[cfg(test)]

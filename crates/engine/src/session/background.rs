@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::mailbox;
 use futures_util::future::BoxFuture;
-use quipu_machine::{BackgroundNote, MachineInput};
+use quipu_machine::{BackgroundNote, MachineInput, NoteWake};
 use quipu_protocol::{
     AbortTarget, AskId, BackgroundEnd, Command, CompactionResult, Event, KillReason, Refusal, RunId,
 };
@@ -74,8 +74,12 @@ async fn news(
                     let ended = EndedCommand { id: &id, command: &command, end: &end, took, unread };
                     let draft = ended.draft(changes, &toolbox.parts.sealer, toolbox.parts.clock.now());
                     let ended_alone = !matches!(end, BackgroundEnd::Killed(_));
-                    let wakes = ended_alone && wake == BackgroundWake::Idle;
-                    Some(BackgroundNote { draft, wake: wakes.then(|| RunId::from(fresh_id())) })
+                    let wake = match wake {
+                        BackgroundWake::Idle => Some(NoteWake::Idle(RunId::from(fresh_id()))),
+                        BackgroundWake::Running => Some(NoteWake::Running),
+                        BackgroundWake::Never => None,
+                    };
+                    Some(BackgroundNote { draft, wake: wake.filter(|_| ended_alone) })
                 }
             };
             match note {

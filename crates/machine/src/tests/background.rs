@@ -7,6 +7,10 @@ use super::*;
 impl World {
     /// A background command ended.
     fn note(&mut self, wakes: bool) {
+        self.note_that(wakes.then(|| NoteWake::Idle(RunId::from(format!("woken{}", self.sent)))));
+    }
+
+    fn note_that(&mut self, wake: Option<NoteWake>) {
         let message = CustomMessage {
             custom_type: "note".into(),
             content: Body::Text(format!("ended {}", self.sent)),
@@ -15,7 +19,6 @@ impl World {
             timestamp: 0,
         };
         let draft = Draft::new(Entry::Message(Message::Custom(message)));
-        let wake = wakes.then(|| RunId::from(format!("woken{}", self.sent)));
         self.give(MachineInput::Background(Box::new(BackgroundNote { draft, wake })));
     }
 
@@ -38,11 +41,14 @@ proptest! {
         for next in moves {
             world.play(next);
             // There is none before the first call of a tool, or after the end.
-            if let Some(choice @ 0..=1) = notes.next()
+            if let Some(choice @ 0..=2) = notes.next()
                 && world.machine.head().is_some()
                 && !world.machine.is_closing()
             {
-                world.note(choice == 0);
+                match choice {
+                    2 => world.note_that(Some(NoteWake::Running)),
+                    choice => world.note(choice == 0),
+                }
                 given += 1;
             }
         }

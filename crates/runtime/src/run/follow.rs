@@ -176,8 +176,13 @@ impl<'a> Follow<'a> {
                 RunStep::Tick => self.reply_ticked().await,
                 RunStep::Event(None) => break,
                 RunStep::Event(Some(envelope)) => {
-                    self.arrives(&envelope.event).await;
+                    // What another front of the session runs belongs to nobody here: this run was still to begin.
+                    let is_own = self.run.is_none() || envelope.run.is_none() || envelope.run == self.run;
+                    if is_own {
+                        self.arrives(&envelope.event).await;
+                    }
                     match &envelope.event {
+                        Event::RunStarted if self.seen.is_none() && !is_own => {}
                         Event::RunStarted => {
                             self.run.clone_from(&envelope.run);
                             self.seen.clone_from(&envelope.run);
@@ -197,7 +202,7 @@ impl<'a> Follow<'a> {
                                 (ended, settled) = (None, false);
                             }
                         }
-                        Event::MessageEnded { message, ending: Ending::Committed(node), .. } => {
+                        Event::MessageEnded { message, ending: Ending::Committed(node), .. } if is_own => {
                             self.said(*node, message).await;
                         }
                         Event::HeadMoved { .. } => {
@@ -205,7 +210,7 @@ impl<'a> Follow<'a> {
                                 reply.moved();
                             }
                         }
-                        Event::ToolEnded { result, .. } => {
+                        Event::ToolEnded { result, .. } if is_own => {
                             if let Some(reply) = &mut self.reply {
                                 reply.tool_ended(result);
                             }
@@ -213,7 +218,7 @@ impl<'a> Follow<'a> {
                         _ => {}
                     }
                     // After a timeout nobody holds it up any more.
-                    if !self.outcome.timed_out {
+                    if is_own && !self.outcome.timed_out {
                         let event = RunEvent::Session(envelope);
                         tokio::select! {
                             biased;

@@ -294,10 +294,21 @@ impl ConversationService {
     }
 }
 
-/// Has the end of each command in the background of a conversation wake the heartbeat of its agent, until its session is closed.
+/// Has a conversation hear of the end of each command in its background, and has it wake the heartbeat of its agent, until its session is
+/// closed.
 async fn watch_commands(states: watch::Receiver<ServiceState>, key: SessionKey, session: Session) {
     let Ok((_, mut events)) = session.subscribe(Delivery::Live).await else { return };
-    drop(session);
+    let conversations = match &*states.borrow() {
+        ServiceState::Running(handle) => Some(handle.conversations.clone()),
+        ServiceState::Starting | ServiceState::Failed(_) | ServiceState::Stopped => None,
+    };
+    match conversations {
+        Some(conversations) => {
+            let key = key.clone();
+            tokio::spawn(async move { conversations.follow_commands(key, session).await });
+        }
+        None => drop(session),
+    }
     while let Some(envelope) = events.next().await {
         if let (Event::BackgroundEnded { .. }, ServiceState::Running(handle)) =
             (&envelope.event, &*states.borrow())

@@ -1,0 +1,118 @@
+//! Commands in the background of conversations: what ends while nothing runs becomes a message of the system.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use quipu::protocol::{
+    AuthorClass, BackgroundEnd, BackgroundId, Content, Ending, Envelope, Event, Message, Origin, Provenance,
+    UserInput,
+};
+use quipu::{BACKGROUND_MESSAGE, Delivery, Session};
+use serde::Deserialize;
+
+use super::{Conversations, RunRequest};
+use crate::keys::SessionKey;
+use crate::queue::{BusyMode, CAP_LIMIT, DropRule, MessageGroup, NewMessage, QueuePolicy};
+
+/// Messages in a row about commands, before somebody else has to say something: a command that its answer starts ends as well.
+const IN_A_ROW: u32 = 20;
+/// Commands whose starts are remembered.
+const KNOWN: usize = 64;
+/// What the model does about it.
+const TASK: &str = "It ended while nobody was waiting here. Tell whoever asked for it what came of it; read its output with \
+                    `background` if you need it. If there is nothing to say, answer NO_REPLY.";
+
+/// How a command ended, as a note in a session says.
+#[derive(Deserialize)]
+struct EndNote {
+    background: EndedCommand,
+}
+
+#[derive(Deserialize)]
+struct EndedCommand {
+    ended: BackgroundId,
+    end: BackgroundEnd,
+}
+
+/// What is known of the commands of a session.
+#[derive(Default)]
+struct CommandStarts {
+    /// In the name of whom each was started.
+    groups: HashMap<BackgroundId, MessageGroup>,
+    in_a_row: u32,
+}
+
+impl Conversations {
+    /// Has a conversation hear of the commands in the background of its session that end while nothing runs in it, until the session is closed.
+    /// Each end is a message of the system behind those that wait, with the route and the rights of the messages whose run started the command:
+    /// its answer goes where theirs went. The end of one that no message started waits for the next message, as does the one of a heartbeat: it
+    /// could begin itself again and again.
+    pub async fn follow_commands(&self, key: SessionKey, session: Session) {
+        let Ok((_, mut events)) = session.subscribe(Delivery::Live).await else { return };
+        drop(session);
+        let mut starts = CommandStarts::default();
+        while let Some(envelope) = events.next().await {
+            if let Event::BackgroundStarted { id, .. } = &envelope.event
+                && !key.is_heartbeat()
+                && let Some(group) = self.active_group(&key)
+            {
+                starts.begun(id.clone(), group);
+            }
+            let Some((end, group)) = starts.ended(&envelope) else { continue };
+            let message = NewMessage {
+                message_id: None,
+                route: group.route,
+                authority: group.authority,
+                from: None,
+                input: end,
+                at: quipu_host::now(),
+            };
+            // It drops nothing that somebody wrote.
+            let policy = QueuePolicy {
+                mode: BusyMode::Followup,
+                debounce: Duration::ZERO,
+                cap: CAP_LIMIT,
+                drop: DropRule::New,
+            };
+            // Where it is refused, the note stands in the session all the same, and goes with the next message.
+            drop(self.start(RunRequest { key: key.clone(), message, policy }).await);
+        }
+    }
+}
+
+impl CommandStarts {
+    fn begun(&mut self, id: BackgroundId, group: MessageGroup) {
+        if self.groups.len() < KNOWN {
+            self.groups.insert(id, group);
+        }
+    }
+
+    /// The message about a command that ended by itself while nothing ran, and in the name of whom.
+    fn ended(&mut self, Envelope { run, event, .. }: &Envelope) -> Option<(UserInput, MessageGroup)> {
+        let Event::MessageEnded { message, ending: Ending::Committed(_), .. } = event else { return None };
+        let custom = match &**message {
+            Message::Custom(custom) if custom.custom_type == BACKGROUND_MESSAGE => custom,
+            Message::User(user) => {
+                if !user.content.text().ends_with(TASK) {
+                    self.in_a_row = 0;
+                }
+                return None;
+            }
+            _ => return None,
+        };
+        let EndNote { background: EndedCommand { ended, end } } = custom.details.as_ref()?.read().ok()?;
+        let group = self.groups.remove(&ended)?;
+        let ended_alone = !matches!(end, BackgroundEnd::Killed(_));
+        if run.is_some() || !ended_alone {
+            // The model of that run reads it, or somebody wanted it so.
+            return None;
+        }
+        self.in_a_row += 1;
+        if self.in_a_row > IN_A_ROW {
+            return None;
+        }
+        let provenance = Provenance::new(Origin::Process, AuthorClass::System).named("background");
+        let text = format!("Background command {ended} {end}. {TASK}");
+        Some((UserInput::new(vec![Content::text(text)]).from_source(provenance), group))
+    }
+}
