@@ -655,6 +655,8 @@ impl Inner {
         }
         match result {
             Ok(EndedRun { outcome, members }) => self.say_ended(&members, outcome),
+            // Its messages are dropped, and nothing failed.
+            Err(why) if why == STOPPED => {}
             Err(why) => {
                 for reader in self.readers_of(&turn.members) {
                     drop(reader.try_send(RunEvent::Failing(why.clone())));

@@ -89,7 +89,12 @@ impl Reader {
 }
 
 pub(super) fn acknowledge(server: &Server, reply: &Value) -> HttpAnswer {
-    let (key, id) = (reply["conversation"].as_str().unwrap(), reply["id"].as_str().unwrap());
+    acknowledge_at(server, reply["conversation"].as_str().unwrap(), reply)
+}
+
+/// The same with the key as an address has it.
+fn acknowledge_at(server: &Server, key: &str, reply: &Value) -> HttpAnswer {
+    let id = reply["id"].as_str().unwrap();
     server.request("POST", &format!("/v1/conversations/{key}/replies/{id}/ack"), &[], "")
 }
 
@@ -597,4 +602,66 @@ fn killed_servers_lose_no_message_and_answer_under_one_key() {
     assert!(killed.posted.len() >= rounds, "{}", killed.posted.len());
     server.ends(Signal::SIGTERM, 0);
     assert_eq!(world.run(&["doctor", "--json"]).ok().json()["healthy"], true);
+}
+
+#[test]
+fn end_of_a_command_is_answered_where_it_was_asked_for() {
+    let fifo = "gate";
+    let start = json!({ "command": format!("read -r line < {fifo}; echo $line"), "run_in_background": true });
+    let bash = Answer::new().tool_call("c1", "bash", &start.to_string()).reply();
+    let gate = Gate::new();
+    let world = world_with(
+        [bash, says("It runs."), says("Hello, Bob."), gated(&gate, "It is built."), says("Yes.")],
+        &json!({}),
+    );
+    nix::unistd::mkfifo(&world.path("work").join(fifo), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let server = Server::start(&world);
+    let key = "agent:main:irc:group:#ops";
+    let says = |who: &str, text: &str| {
+        let body =
+            json!({ "text": text, "authority": { "sender": who }, "route": { "channel": "irc", "to": who } });
+        queued(&server, &key.replace('#', "%23"), &body)
+    };
+    let mut reader = Reader::new(&server, "/v1/replies");
+    let mut next = || {
+        let reply = reader.reply();
+        assert_eq!(acknowledge_at(&server, &key.replace('#', "%23"), &reply).status, 204);
+        (reply["route"]["to"].as_str().unwrap().to_owned(), reply["text"].as_str().unwrap().to_owned())
+    };
+    let pair = |to: &str, text: &str| (to.to_owned(), text.to_owned());
+    says("ann", "Build it, and tell me.");
+    assert_eq!(next(), pair("ann", "It runs."));
+    says("bob", "Hi.");
+    assert_eq!(next(), pair("bob", "Hello, Bob."));
+    std::fs::write(world.path("work").join(fifo), "done\n").unwrap();
+    while world.requests().len() < 4 {}
+    // Who writes meanwhile gets their own answer alone.
+    says("bob", "Is anybody there?");
+    gate.open();
+    assert_eq!(next(), pair("ann", "It is built."));
+    assert_eq!(next(), pair("bob", "Yes."));
+    let asked = wire_text(&messages(&world.requests()[3]).pop().unwrap());
+    assert!(asked.contains("Background command b1 exited with code 0"), "{asked}");
+    server.ends(Signal::SIGTERM, 0);
+}
+
+#[test]
+fn run_about_the_end_of_a_command_can_be_stopped() {
+    let start = r#"{"command":"true","run_in_background":true}"#;
+    let bash = Answer::new().tool_call("c1", "bash", start).reply();
+    let (started, ended) = (Gate::new(), Gate::new());
+    let world =
+        world_with([bash, gated(&started, "Started."), gated(&ended, "It ended."), says("Hi.")], &json!({}));
+    let server = Server::start(&world);
+    queued(&server, MAIN, &json!({ "text": "Start it." }));
+    started.open();
+    let mut reader = Reader::of(&server, MAIN);
+    assert_eq!(taken(&server, &mut reader), "Started.");
+    while world.requests().len() < 3 {}
+    assert_eq!(server.post(&format!("/v1/conversations/{MAIN}/stop"), &json!({})).status, 204);
+    queued(&server, MAIN, &json!({ "text": "Hello?" }));
+    assert_eq!(taken(&server, &mut reader), "Hi.");
+    ended.open();
+    world.unchecked();
+    server.ends(Signal::SIGTERM, 0);
 }
