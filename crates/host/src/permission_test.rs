@@ -64,6 +64,7 @@ pub fn test_permission(
         home: home.clone(),
         cwd: cwd.to_path_buf(),
         record,
+        directory: None,
         network: None,
         needs: CommandNeeds::default(),
         allow_tobe: false,

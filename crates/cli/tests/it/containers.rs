@@ -290,6 +290,64 @@ fn sandbox_without_a_workspace_has_a_folder_of_its_own() {
     assert!(told(&world).contains(&world.path("work").display().to_string()), "{}", told(&world));
 }
 
+/// What a run with these options makes of the calls: their results.
+fn results_of(world: &World, args: &[&str], calls: &[(&str, serde_json::Value)]) -> Vec<String> {
+    let mut answer = Answer::new();
+    for (at, (tool, arguments)) in calls.iter().enumerate() {
+        answer = answer.tool_call(&format!("c{at}"), tool, &arguments.to_string());
+    }
+    world.server.push(answer.reply());
+    world.server.push(done());
+    world.run(&[args, &["-p", "work"]].concat()).ok();
+    crate::permissions::results(world)
+}
+
+fn command(text: &str) -> (&'static str, serde_json::Value) {
+    ("bash", json!({ "command": text }))
+}
+
+#[test]
+fn rules_of_the_directory_hold_in_a_sandbox_of_its_own() {
+    if !crate::permissions::confined() {
+        return;
+    }
+    let world = World::new([]);
+    for (effect, rule) in [
+        ("deny", "bash(touch *)"),
+        ("deny", "write"),
+        ("deny", "read(secret/**)"),
+        ("ask", "bash(mkdir *)"),
+        ("allow", "bash(printf *)"),
+    ] {
+        world.run(&["permissions", "add", effect, rule]).ok();
+    }
+    std::fs::create_dir(world.path("work/secret")).unwrap();
+    world.file("secret/key", "of the user\n");
+    set(&world, &json!({ "mode": "all" }));
+    let calls = [
+        command("touch made"),
+        ("write", json!({ "path": "made", "content": "x" })),
+        ("read", json!({ "path": world.path("work/secret/key") })),
+        command("mkdir made"),
+        command("printf free"),
+    ];
+    let told = results_of(&world, &[], &calls);
+    assert!(told[0].contains("`bash(touch *)` denies this call"), "{told:?}");
+    assert!(told[1].contains("`write` denies this call"), "{told:?}");
+    assert!(told[2].contains("`read(secret/**)` denies this call"), "{told:?}");
+    assert!(told[3].contains("nobody is here"), "{told:?}");
+    assert_eq!(told[4], "free");
+    // Its mode counts as well, and what it allows is not of the folder.
+    world.run(&["permissions", "set", "ask"]).ok();
+    let told = results_of(&world, &[], &[command("printf free")]);
+    assert!(told[0].contains("nobody is here"), "{told:?}");
+    let told = results_of(&world, &["--permissions", "workspace"], &[command("printf free")]);
+    assert_eq!(told, ["free"], "it was asked for");
+    assert_eq!(results_of(&world, &[], &[command("printf free")]), ["free"], "and saved");
+    let told = results_of(&world, &["-c"], &[command("touch made")]);
+    assert!(told[0].contains("denies this call"), "{told:?}");
+}
+
 #[test]
 fn unreadable_settings_of_a_sandbox_close_it() {
     let world = World::new([bash("c1", "echo x > ran"), done(), bash("c2", "pwd"), done()]);
