@@ -483,7 +483,9 @@ impl Source {
             None => unsaved.or(project.mode),
             Some(directory) => {
                 let saved = [project.mode, directory.project()?.mode].map(Option::unwrap_or_default);
-                Some(unsaved.unwrap_or(saved[0].stricter(saved[1])))
+                let mode = unsaved.unwrap_or(saved[0].stricter(saved[1]));
+                // Unconfined, it would have all that its sandbox keeps from it.
+                Some(mode.stricter(PermissionMode::Workspace))
             }
         };
         Ok(project)

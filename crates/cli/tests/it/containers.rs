@@ -349,6 +349,27 @@ fn rules_of_the_directory_hold_in_a_sandbox_of_its_own() {
 }
 
 #[test]
+fn full_mode_leaves_no_sandbox_of_its_own() {
+    if !crate::permissions::confined() {
+        return;
+    }
+    let world = World::new([]);
+    world.file("given.txt", "of the user\n");
+    set(&world, &json!({ "mode": "all" }));
+    let made = world.path("work/made");
+    let calls = [
+        command(&format!("echo x > {}", made.display())),
+        ("write", json!({ "path": made, "content": "x" })),
+        ("read", json!({ "path": world.path("work/given.txt") })),
+        command("printf free"),
+    ];
+    let told = results_of(&world, &["--permissions", "full"], &calls);
+    assert!(!made.exists(), "{told:?}");
+    assert!(told[1].contains("nobody is here") && told[2].contains("nobody is here"), "{told:?}");
+    assert_eq!(told[3], "free");
+}
+
+#[test]
 fn unreadable_settings_of_a_sandbox_close_it() {
     let world = World::new([bash("c1", "echo x > ran"), done(), bash("c2", "pwd"), done()]);
     let backend = json!({ "mode": "all", "workspaceAccess": "rw", "backend": "podmann", "image": "any" });
