@@ -454,6 +454,23 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// That of a session which a person begins in a directory now. Makes nothing.
+    pub(crate) fn begun_in(home: &Home, directory: &Path) -> Self {
+        let folder = sandbox::own_folder(home, None, directory);
+        let cwd = folder.as_deref().unwrap_or(directory);
+        Self {
+            home: home.clone(),
+            cwd: cwd.to_path_buf(),
+            project: cwd.to_path_buf(),
+            record: Record::of(home, cwd),
+            directory: folder.is_some().then(|| directory.to_path_buf()),
+            network: None,
+            needs: CommandNeeds::default(),
+            allow_tobe: false,
+            conversation: None,
+        }
+    }
+
     /// The rules and grants as they are saved now; why commands are not kept off the network by them, if so.
     pub(crate) fn read(
         &self,
@@ -676,15 +693,23 @@ pub(crate) fn open_to_commands(home: &Home, cwd: &Path) -> Vec<PathBuf> {
 
 /// In one line: what holds here, and whether it is as it should be.
 pub fn permissions_here(home: &Home) -> Result<(bool, String), Failure> {
-    let cwd = crate::current_dir()?;
-    let project = Record::of(home, &cwd).project()?;
+    let here = crate::current_dir()?;
+    let counts = format!("{} saved", Record::of(home, &here).project()?.entries.len());
+    let source = Source::begun_in(home, &here);
+    let project = source.project(None)?;
     let mode = project.mode.unwrap_or_default();
-    let counts = format!("{} saved", project.entries.len());
-    let (rules, grants) = rules(home, &cwd, project, home.config().travel_rule);
+    let (rules, grants) = rules(home, &source.cwd, project, home.config().travel_rule);
     // To look makes nothing.
     let bare = PermissionRules { caches: Vec::new(), cache_layers: None, ..rules.clone() };
     let permissions = Permissions::new(rules, grants);
-    let detail = |more: &str| format!("{} in {} ({counts}); {more}", mode.word(), cwd.display());
+    let folder = match &source.directory {
+        Some(_) => format!(
+            "; sessions work in {}, where its mode and its deny and ask rules count",
+            source.cwd.display()
+        ),
+        None => String::new(),
+    };
+    let detail = |more: &str| format!("{} in {} ({counts}){folder}; {more}", mode.word(), here.display());
     Ok(match (permissions.mode(), permissions.unconfined()) {
         (PermissionMode::Full, _) => (true, detail("commands are not confined and Quipu never asks")),
         (_, Some(why)) => (false, detail(&format!("Quipu asks before each command, because {why}"))),

@@ -349,6 +349,25 @@ fn rules_of_the_directory_hold_in_a_sandbox_of_its_own() {
 }
 
 #[test]
+fn permissions_are_tested_as_in_a_sandbox_of_its_own() {
+    let world = World::new([]);
+    world.run(&["permissions", "add", "deny", "bash(touch *)"]).ok();
+    world.run(&["permissions", "add", "allow", "bash(printf *)"]).ok();
+    world.run(&["permissions", "set", "ask"]).ok();
+    set(&world, &json!({ "mode": "all" }));
+    let denied = world.run(&["permissions", "test", "touch made"]).exits(8);
+    assert!(denied.text().contains("deny bash(touch *)"), "{}", denied.text());
+    let asked = world.run(&["permissions", "test", "printf free"]).exits(7);
+    assert!(asked.text().contains("This mode asks before every command"), "{}", asked.text());
+    let found = world.run(&["doctor", "--json"]).json();
+    let findings = found["findings"].as_array().unwrap().clone();
+    let here = findings.iter().find(|finding| finding["what"] == "permissions").unwrap();
+    let detail = here["detail"].as_str().unwrap();
+    assert!(detail.starts_with("ask in ") && detail.contains("sessions work in "), "{detail}");
+    assert!(!world.path("home/.quipu/sandboxes").exists(), "nothing was made");
+}
+
+#[test]
 fn full_mode_leaves_no_sandbox_of_its_own() {
     if !crate::permissions::confined() {
         return;
