@@ -390,7 +390,14 @@ fn full_mode_leaves_no_sandbox_of_its_own() {
 
 #[test]
 fn unreadable_settings_of_a_sandbox_close_it() {
-    let world = World::new([bash("c1", "echo x > ran"), done(), bash("c2", "pwd"), done()]);
+    let world = World::new([
+        bash("c1", "echo x > ran"),
+        done(),
+        bash("c2", "echo x > ran"),
+        done(),
+        bash("c3", "pwd"),
+        done(),
+    ]);
     let backend = json!({ "mode": "all", "workspaceAccess": "rw", "backend": "podmann", "image": "any" });
     set(&world, &backend);
     let ran = world.run(&["--permissions", "full", "-p", "work"]).ok();
@@ -403,6 +410,14 @@ fn unreadable_settings_of_a_sandbox_close_it() {
     assert!(!world.path("work/ran").exists());
     let (code, found) = doctor(&world, None);
     assert_eq!((code, found[0].0.as_str()), (4, "bad"), "{found:?}");
+    // Also where more is missing.
+    set(&world, &json!({ "mode": "all", "backend": "dokcer" }));
+    world.run(&["-p", "more"]).ok();
+    assert!(
+        told(&world).contains("`sandbox.backend` or `sandbox.runtime` cannot be read"),
+        "{}",
+        told(&world)
+    );
     set(&world, &json!({ "mode": "non_main" }));
     world.run(&["-p", "again"]).ok();
     assert!(told(&world).contains("/.quipu/sandboxes/"), "{}", told(&world));
