@@ -403,7 +403,6 @@ async fn prepare(
     with_patch_tool(&mut options.tools, config.patch_tool, &options.model, kept);
     let names = request.tools.as_deref().or(config.tools.built_in.as_deref());
     with_listed_tools(&mut options.tools, names);
-    crate::background::keep_readers(&mut options.tools, &permissions);
     crate::background::keep_with_bash(&mut options.tools);
     if let Some(adapt) = &request.shell {
         crate::background::adapt_shell(&mut options.tools, adapt);

@@ -244,6 +244,8 @@ fn workspace_is_read_only_in_namespaces_where_it_should_be() {
     world.file("given.txt", "one\n");
     set(&world, &json!({ "mode": "all", "workspaceAccess": "ro" }));
     world.run(&["--permissions", "full", "-p", "work"]).ok();
+    let why = "write is not offered here: denied by write (sandbox.workspaceAccess is `ro`)";
+    assert!(told(&world).contains(why), "{}", told(&world));
     let requests = world.requests();
     let result = wire_text(messages(&requests[1]).last().unwrap());
     assert!(result.contains("one") && result.contains("temporary"), "{result}");
