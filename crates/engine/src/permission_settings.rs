@@ -26,6 +26,16 @@ impl PermissionMode {
             Self::Full => "full",
         }
     }
+
+    /// The one of the two that asks more.
+    #[must_use]
+    pub fn stricter(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Ask, _) | (_, Self::Ask) => Self::Ask,
+            (Self::Workspace, _) | (_, Self::Workspace) => Self::Workspace,
+            (Self::Full, Self::Full) => Self::Full,
+        }
+    }
 }
 
 /// Whether tools and commands of a session change its workspace.

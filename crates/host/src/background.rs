@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use quipu::{
-    BackgroundTool, Confinement, Tool, WorkspaceAccess, builtin, builtin_confined, builtin_contained,
-    builtin_isolated, builtin_with_background,
+    BackgroundTool, Confinement, Tool, builtin, builtin_confined, builtin_contained, builtin_isolated,
+    builtin_with_background,
 };
 
 use crate::{SavedPermissions, ToolAdapter};
@@ -30,13 +30,6 @@ pub(crate) fn shell_tools(permissions: &SavedPermissions, background: bool) -> V
 pub(crate) fn adapt_shell(tools: &mut [Arc<dyn Tool>], adapt: &ToolAdapter) {
     for tool in tools.iter_mut().filter(|tool| tool.spec().name == "bash") {
         *tool = adapt(tool.clone());
-    }
-}
-
-/// Tools that change files go where the workspace is read-only.
-pub(crate) fn keep_readers(tools: &mut Vec<Arc<dyn Tool>>, permissions: &SavedPermissions) {
-    if permissions.workspace() == WorkspaceAccess::Read {
-        tools.retain(|tool| !matches!(tool.spec().name.as_str(), "write" | "edit" | "apply_patch"));
     }
 }
 

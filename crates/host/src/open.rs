@@ -61,6 +61,8 @@ pub struct StartedSession {
 #[derive(Debug, Clone, PartialEq)]
 struct Basis {
     pub cwd: PathBuf,
+    /// The directory that it belongs to, where it works in the folder of a sandbox in place of it.
+    pub directory: Option<PathBuf>,
     /// How the session stands there; `None` for a new one.
     pub last: Option<Epoch>,
     /// Whether what goes on is a session of ours, or a new one.
@@ -101,6 +103,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
         let text = format!("no agent `{id}` is set up; `agents.byId` in the settings names agents");
         return Err(Failure::request(text));
     }
+    let asked = request;
     let in_sandbox = crate::sandbox::in_own_workspace(home, request)?;
     let request = in_sandbox.as_ref().unwrap_or(request);
     let here = &*request.here;
@@ -135,6 +138,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
         (None, Some(begun)) => (begun.row.take(), None),
         (None, None) => (chosen_session(home, &*store, request).await?, None),
     };
+    let directory = in_sandbox.is_some().then(|| crate::sandbox::directory_of(home, asked, resumed.as_ref()));
     // In another directory it goes on as a session of its own, which says so.
     let moved = match (&request.cwd, &resumed) {
         (Some(dir), Some(row)) if Path::new(&row.cwd) == *dir => None,
@@ -177,7 +181,8 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
         crate::memory::ask_for_money(home, request)?;
         crate::memory::report_problems(home, request, &cwd);
     }
-    let basis = Basis { cwd: cwd.clone(), last, ours, moved: moved.is_some(), kept_key: kept_key.clone() };
+    let (moves, kept) = (moved.is_some(), kept_key.clone());
+    let basis = Basis { cwd: cwd.clone(), directory, last, ours, moved: moves, kept_key: kept };
     crate::settings::ask_project_hooks(home, &request.hooks, engine.sealer().clone(), &cwd).await;
     // A project may have its own patience.
     let calls = call_options(&home.config_in(&cwd), request);
@@ -315,7 +320,7 @@ async fn prepare(
     basis: &Basis,
     resources: &ResourceSet,
 ) -> Result<SessionPlan, Failure> {
-    let Basis { cwd, last, ours, moved, kept_key } = basis;
+    let Basis { cwd, directory, last, ours, moved, kept_key } = basis;
     let last = last.as_ref();
     let config = home.config_in(cwd);
     // What another program began has no prompt of ours, nor has a fork of it that said nothing yet; and a prompt names
@@ -391,14 +396,13 @@ async fn prepare(
     (options.identity, options.declined_identity) = (identity.text, identity.declined);
     options.thinking = thinking;
     options.max_tokens = last.and_then(|epoch| epoch.max_tokens);
-    let permissions = crate::saved::of_request(home, request, cwd)?;
+    let permissions = crate::saved::of_request(home, request, cwd, directory.clone())?;
     options.policy = permissions.clone();
     options.tools = crate::background::shell_tools(&permissions, config.background);
     options.background = request.background_wake;
     with_patch_tool(&mut options.tools, config.patch_tool, &options.model, kept);
     let names = request.tools.as_deref().or(config.tools.built_in.as_deref());
     with_listed_tools(&mut options.tools, names);
-    crate::background::keep_readers(&mut options.tools, &permissions);
     crate::background::keep_with_bash(&mut options.tools);
     if let Some(adapt) = &request.shell {
         crate::background::adapt_shell(&mut options.tools, adapt);

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use quipu::rules::{FileAccess, Judgement, Place, RuleSet, Verdict};
-use quipu::{CommandNeeds, Decision, PermissionMode, Permissions, Policy as _, Proposal, Touches};
+use quipu::{Decision, PermissionMode, Permissions, Policy as _, Proposal, Touches};
 use quipu_protocol::{Json, ToolCall};
 use quipu_workspace::file_key;
 
-use crate::permissions::{Record, SavedRule, Source, UnsavedPermissions};
+use crate::permissions::{SavedRule, Source, UnsavedPermissions};
 use crate::{Failure, Home};
 
 /// What would become of a call.
@@ -58,17 +58,8 @@ pub fn test_permission(
     tool: &str,
     subject: &str,
 ) -> Result<PermissionTest, Failure> {
-    let record = Record::of(home, cwd);
-    let source = Source {
-        project: cwd.to_path_buf(),
-        home: home.clone(),
-        cwd: cwd.to_path_buf(),
-        record,
-        network: None,
-        needs: CommandNeeds::default(),
-        allow_tobe: false,
-        conversation: None,
-    };
+    let source = Source::begun_in(home, cwd);
+    let cwd = &*source.cwd;
     let saved = source.rules()?;
     let (rules, grants) = source.read(&UnsavedPermissions::default())?;
     let own = rules.home.as_deref().map(file_key);

@@ -442,6 +442,9 @@ pub(crate) struct Source {
     /// The directory whose settings and caches these are: that of the session whose sub-agent works in `cwd`.
     pub(crate) project: PathBuf,
     pub(crate) record: Record,
+    /// The directory that the session belongs to, where it works in the folder of a sandbox in place of it: what is denied and asked
+    /// there is so in the folder.
+    pub(crate) directory: Option<PathBuf>,
     /// What was said for this run only.
     pub(crate) network: Option<Network>,
     pub(crate) needs: CommandNeeds,
@@ -451,13 +454,29 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// That of a session which a person begins in a directory now. Makes nothing.
+    pub(crate) fn begun_in(home: &Home, directory: &Path) -> Self {
+        let folder = sandbox::own_folder(home, None, directory);
+        let cwd = folder.as_deref().unwrap_or(directory);
+        Self {
+            home: home.clone(),
+            cwd: cwd.to_path_buf(),
+            project: cwd.to_path_buf(),
+            record: Record::of(home, cwd),
+            directory: folder.is_some().then(|| directory.to_path_buf()),
+            network: None,
+            needs: CommandNeeds::default(),
+            allow_tobe: false,
+            conversation: None,
+        }
+    }
+
     /// The rules and grants as they are saved now; why commands are not kept off the network by them, if so.
     pub(crate) fn read(
         &self,
         unsaved: &UnsavedPermissions,
     ) -> Result<(PermissionRules, Vec<BoundGrant>), Failure> {
-        let mut project = self.record.project()?;
-        project.mode = unsaved.mode.or(project.mode);
+        let mut project = self.project(unsaved.mode)?;
         let more = unsaved.directories.iter().cloned().map(|what| Entry { id: String::new(), what });
         project.entries.extend(more);
         let travel = if self.allow_tobe { TravelRule::Allow } else { self.home.config().travel_rule };
@@ -474,17 +493,43 @@ impl Source {
         Ok((rules, grants))
     }
 
-    /// The rules that count: those that are saved, then those of the settings.
+    /// What is saved, with the mode that counts: one of this run before others.
+    fn project(&self, unsaved: Option<PermissionMode>) -> Result<Project, Failure> {
+        let mut project = self.record.project()?;
+        project.mode = match self.of_directory() {
+            None => unsaved.or(project.mode),
+            Some(directory) => {
+                let saved = [project.mode, directory.project()?.mode].map(Option::unwrap_or_default);
+                let mode = unsaved.unwrap_or(saved[0].stricter(saved[1]));
+                // Unconfined, it would have all that its sandbox keeps from it.
+                Some(mode.stricter(PermissionMode::Workspace))
+            }
+        };
+        Ok(project)
+    }
+
+    /// The rules that count: those that are saved, then those of the settings. Where the session works in the folder of a sandbox, what its
+    /// directory denies and asks about, too; what that allows was said of other files.
     pub(crate) fn rules(&self) -> Result<Vec<SavedRule>, Failure> {
-        let mut rules = self.record.rules()?;
-        let settings = self.home.config_in(&self.project);
-        rules.extend(settings.rules.iter().map(|(effect, rule)| SavedRule {
-            id: String::new(),
-            reach: RuleReach::Settings,
-            effect: *effect,
-            rule: rule.clone(),
-        }));
+        let mut rules = rules_in(&self.home, &self.record, &self.project)?;
+        let (Some(directory), Some(record)) = (&self.directory, self.of_directory()) else {
+            return Ok(rules);
+        };
+        let careful = rules_in(&self.home, &record, directory)?;
+        let careful = careful.into_iter().filter(|saved| saved.effect != Effect::Allow);
+        for saved in careful {
+            // Also of the files that it was written about.
+            let there = saved.rule.below(directory).map(|rule| SavedRule { rule, ..saved.clone() });
+            let is_known =
+                rules.iter().any(|known| (known.effect, &known.rule) == (saved.effect, &saved.rule));
+            rules.extend((!is_known).then_some(saved).into_iter().chain(there));
+        }
         Ok(rules)
+    }
+
+    /// What is saved for the directory that the session belongs to, where it works elsewhere.
+    pub(crate) fn of_directory(&self) -> Option<Record> {
+        self.directory.as_ref().map(|directory| Record::of(&self.home, directory))
     }
 
     /// The files that it is read from.
@@ -496,6 +541,19 @@ impl Source {
     pub(crate) fn closes_network(&self) -> bool {
         self.network == Some(Network::Closed)
     }
+}
+
+/// The rules that are saved for a directory, then those of its settings.
+fn rules_in(home: &Home, record: &Record, directory: &Path) -> Result<Vec<SavedRule>, Failure> {
+    let mut rules = record.rules()?;
+    let settings = home.config_in(directory);
+    rules.extend(settings.rules.iter().map(|(effect, rule)| SavedRule {
+        id: String::new(),
+        reach: RuleReach::Settings,
+        effect: *effect,
+        rule: rule.clone(),
+    }));
+    Ok(rules)
 }
 
 /// The permissions of a demo in `cwd`: those of a workspace about which nothing is saved.
@@ -635,15 +693,23 @@ pub(crate) fn open_to_commands(home: &Home, cwd: &Path) -> Vec<PathBuf> {
 
 /// In one line: what holds here, and whether it is as it should be.
 pub fn permissions_here(home: &Home) -> Result<(bool, String), Failure> {
-    let cwd = crate::current_dir()?;
-    let project = Record::of(home, &cwd).project()?;
+    let here = crate::current_dir()?;
+    let counts = format!("{} saved", Record::of(home, &here).project()?.entries.len());
+    let source = Source::begun_in(home, &here);
+    let project = source.project(None)?;
     let mode = project.mode.unwrap_or_default();
-    let counts = format!("{} saved", project.entries.len());
-    let (rules, grants) = rules(home, &cwd, project, home.config().travel_rule);
+    let (rules, grants) = rules(home, &source.cwd, project, home.config().travel_rule);
     // To look makes nothing.
     let bare = PermissionRules { caches: Vec::new(), cache_layers: None, ..rules.clone() };
     let permissions = Permissions::new(rules, grants);
-    let detail = |more: &str| format!("{} in {} ({counts}); {more}", mode.word(), cwd.display());
+    let folder = match &source.directory {
+        Some(_) => format!(
+            "; sessions work in {}, where its mode and its deny and ask rules count",
+            source.cwd.display()
+        ),
+        None => String::new(),
+    };
+    let detail = |more: &str| format!("{} in {} ({counts}){folder}; {more}", mode.word(), here.display());
     Ok(match (permissions.mode(), permissions.unconfined()) {
         (PermissionMode::Full, _) => (true, detail("commands are not confined and Quipu never asks")),
         (_, Some(why)) => (false, detail(&format!("Quipu asks before each command, because {why}"))),

@@ -10,6 +10,8 @@ use quipu::{
     PermissionRules, Permissions, PruneLimits, WorkspaceAccess,
 };
 
+use quipu_store::SessionRow;
+
 use crate::{
     ConversationPlace, Failure, Home, OpenRequest, SandboxMode, SandboxScope, SandboxSettings,
     SandboxWorkspace, SessionTarget,
@@ -77,21 +79,28 @@ fn sandboxes(home: &Home) -> PathBuf {
     home.dir.canonicalize().unwrap_or_else(|_| home.dir.clone()).join("sandboxes")
 }
 
+/// The folder that a session begun in a directory works in; `None` where that is the directory itself. Makes nothing.
+pub(crate) fn own_folder(
+    home: &Home,
+    conversation: Option<&ConversationPlace>,
+    directory: &Path,
+) -> Option<PathBuf> {
+    let config = home.config();
+    let settings = &config.sandbox;
+    let is_own = applies(settings, conversation) && settings.workspace == SandboxWorkspace::Own;
+    is_own.then(|| own_workspace(home, &scope(settings, conversation, directory)))
+}
+
 /// The request for a session in the folder of its sandbox, where it works in one of its own.
 ///
 /// # Errors
 /// The folder cannot be made.
 pub(crate) fn in_own_workspace(home: &Home, request: &OpenRequest) -> Result<Option<OpenRequest>, Failure> {
-    let config = home.config();
-    let (settings, conversation) = (&config.sandbox, request.conversation.as_ref());
-    if !applies(settings, conversation) || settings.workspace != SandboxWorkspace::Own {
-        return Ok(None);
-    }
+    let Some(own) = own_folder(home, request.conversation.as_ref(), &request.here) else { return Ok(None) };
     let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
     make(&home.dir).and_then(|()| make(&sandboxes(home))).map_err(|error| {
         Failure::failed(format!("the folder of sandboxes cannot be made ({}): {error}", home.dir.display()))
     })?;
-    let own = own_workspace(home, &scope(settings, conversation, &request.here));
     make(&own).map_err(|error| {
         Failure::failed(format!("the workspace of the sandbox cannot be made ({}): {error}", own.display()))
     })?;
@@ -101,6 +110,13 @@ pub(crate) fn in_own_workspace(home: &Home, request: &OpenRequest) -> Result<Opt
         SessionTarget::Session(_) | SessionTarget::Fork(_) => request.cwd = Some(own),
     }
     Ok(Some(request))
+}
+
+/// The directory that a session belongs to, which works in the folder of its sandbox: the one that it would work in without.
+pub(crate) fn directory_of(home: &Home, asked: &OpenRequest, resumed: Option<&SessionRow>) -> PathBuf {
+    let begun = resumed.map(|row| PathBuf::from(&row.cwd));
+    let begun = begun.filter(|cwd| cwd.is_dir() && !cwd.starts_with(sandboxes(home)));
+    asked.cwd.clone().or(begun).unwrap_or_else(|| asked.here.clone())
 }
 
 /// Puts the sandbox of a session in a directory into its rules.

@@ -111,6 +111,13 @@ impl SavedPermissions {
 
     /// A mode was saved for the directory: it takes the place of one that was given for this run only.
     pub fn mode_was_saved(&self) {
+        let lifted = self.source.directory.as_deref().map_or(Ok(()), |directory| {
+            let mode = self.source.record.project()?.mode.unwrap_or_default();
+            lift_mode(&self.source.home, directory, mode)
+        });
+        if let Err(failure) = lifted {
+            self.source.home.warn(failure.message);
+        }
         let had = lock(&self.unsaved).mode.take().is_some();
         if had {
             self.read_again(&mut lock(&self.seen));
@@ -250,6 +257,7 @@ pub(crate) fn of_request(
     home: &Home,
     request: &OpenRequest,
     cwd: &Path,
+    directory: Option<PathBuf>,
 ) -> Result<Arc<SavedPermissions>, Failure> {
     let record = Record::of(home, cwd);
     let mut project = record.project()?;
@@ -261,6 +269,9 @@ pub(crate) fn of_request(
         if keep && before != mode {
             record.set(mode)?;
             home.note(format!("permissions of {} are now `{}`", cwd.display(), mode.word()));
+        }
+        if let Some(directory) = directory.as_deref().filter(|_| keep) {
+            lift_mode(home, directory, mode)?;
         }
         unsaved.mode = Some(mode).filter(|_| !keep);
     }
@@ -298,6 +309,7 @@ pub(crate) fn of_request(
         cwd: cwd.to_path_buf(),
         project: cwd.to_path_buf(),
         record,
+        directory,
         network,
         needs: CommandNeeds { network: allow_network, protected: allow_protected },
         allow_tobe,
@@ -324,6 +336,18 @@ pub(crate) fn of_request(
         ));
     }
     Ok(Arc::new(permissions))
+}
+
+/// A mode was set for the folder of a sandbox: where it asks less than that of the directory which the session belongs to, the directory
+/// asks no more than `workspace`, or the mode would not count.
+fn lift_mode(home: &Home, directory: &Path, mode: PermissionMode) -> Result<(), Failure> {
+    let record = Record::of(home, directory);
+    if mode != PermissionMode::Ask && record.project()?.mode == Some(PermissionMode::Ask) {
+        let workspace = PermissionMode::Workspace;
+        record.set(workspace)?;
+        home.note(format!("permissions of {} are now `{}`", directory.display(), workspace.word()));
+    }
+    Ok(())
 }
 
 /// Asks once whether commands may write to directories that variables of the user name for tools; where nobody can be

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quipu::{SourceVersion, ToolFilter, ToolFilterAnswer, ToolFilterAsk};
+use quipu::{SourceVersion, ToolFilter, ToolFilterAnswer, ToolFilterAsk, WorkspaceAccess};
 use quipu_policy::{
     ChatGroup, NameLists, PolicyInput, PolicyLevel, PolicyPlan, PolicyReport, Sender, SubAgentPolicy,
     ToolName, ToolPolicy, judge, sandbox_lists, steps,
@@ -144,6 +144,7 @@ impl SettingsToolFilter {
             group: self.group.as_ref(),
             sender: sender.as_ref(),
             sandbox: &sandboxes,
+            is_read_only: self.permissions.workspace() == WorkspaceAccess::Read,
             sub_agent: (ask.depth > 0).then_some(&sub_agent),
             ..PolicyInput::default()
         })

@@ -30,6 +30,8 @@ pub enum PolicyScope {
     Sender(PolicyLevel, String),
     /// The sandbox.
     Sandbox(PolicyLevel),
+    /// The workspace is read-only.
+    ReadOnly,
     /// A sub-agent.
     SubAgent,
     /// A step of the session that spawned this one.
@@ -58,6 +60,7 @@ impl fmt::Display for PolicyScope {
             }
             Self::Sender(level, key) => write!(f, "{}.bySender.{key}", level.word()),
             Self::Sandbox(level) => write!(f, "{}.sandbox", level.word()),
+            Self::ReadOnly => f.write_str("sandbox.workspaceAccess is `ro`"),
             Self::SubAgent => f.write_str("sub-agents"),
             Self::Inherited(scope) => write!(f, "the session that sent this one: {scope}"),
         }

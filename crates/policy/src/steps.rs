@@ -116,6 +116,8 @@ pub struct PolicyInput<'a> {
     pub sender: Option<&'a Sender>,
     /// What holds in a sandbox, where commands are in one; see [`sandbox_lists`].
     pub sandbox: &'a [(PolicyLevel, &'a NameLists)],
+    /// Whether the workspace is read-only: then tools that change files are of no use.
+    pub is_read_only: bool,
     /// What narrows a sub-agent.
     pub sub_agent: Option<&'a SubAgentPolicy>,
     /// What the spawning session had.
@@ -289,6 +291,9 @@ fn sub_agent_filter(policy: &SubAgentPolicy) -> NameFilter {
     )
 }
 
+/// Tools that change files.
+const WRITERS: &[&str] = &["write", "edit", "apply_patch"];
+
 /// The steps of a policy in their order. Each of them can only narrow what those before it leave.
 pub fn steps(input: &PolicyInput<'_>) -> PolicyPlan {
     let mut plan = PolicyPlan::default();
@@ -339,6 +344,9 @@ pub fn steps(input: &PolicyInput<'_>) -> PolicyPlan {
     }
     for (level, lists) in input.sandbox {
         plan.add(PolicyScope::Sandbox(*level), filter(&lists.allow, &lists.deny), true);
+    }
+    if input.is_read_only {
+        plan.add(PolicyScope::ReadOnly, NameFilter::new([], WRITERS.iter().copied()), false);
     }
     if let Some(sub_agent) = input.sub_agent {
         plan.add(PolicyScope::SubAgent, sub_agent_filter(sub_agent), false);

@@ -163,6 +163,20 @@ impl PathPattern {
         Ok(Self { root, names })
     }
 
+    /// The same files below this directory; `None` where the pattern has a place of its own. A `*` in the name of the directory fits more than
+    /// that.
+    pub(crate) fn below(&self, directory: &Path) -> Option<Self> {
+        if self.root != Root::Workspace {
+            return None;
+        }
+        let above = directory.components().filter_map(|part| match part {
+            Component::Normal(name) => name.to_str(),
+            _ => None,
+        });
+        let names = above.map(str::to_owned).chain(self.names.iter().cloned()).collect();
+        Some(Self { root: Root::Top, names })
+    }
+
     pub(crate) fn is_exact(&self) -> bool {
         !self.names.iter().any(|name| name.contains('*'))
     }

@@ -1,5 +1,7 @@
 //! One rule: its text, and what it is about.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use crate::host::HostPattern;
@@ -126,6 +128,15 @@ impl Rule {
     /// As it was written.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The same rule about the files of this directory, wherever the session is; `None` where it says itself where its files are, or is about
+    /// none.
+    #[must_use]
+    pub fn below(&self, directory: &Path) -> Option<Self> {
+        let Subject::Path(pattern) = &self.subject else { return None };
+        let subject = Subject::Path(pattern.below(directory)?);
+        Some(Self { text: self.text.clone(), tool: self.tool.clone(), subject })
     }
 
     /// Whether it is about a tool of this name. `all`: names that stand for several tools, which this one is as well.

@@ -244,6 +244,8 @@ fn workspace_is_read_only_in_namespaces_where_it_should_be() {
     world.file("given.txt", "one\n");
     set(&world, &json!({ "mode": "all", "workspaceAccess": "ro" }));
     world.run(&["--permissions", "full", "-p", "work"]).ok();
+    let why = "write is not offered here: denied by write (sandbox.workspaceAccess is `ro`)";
+    assert!(told(&world).contains(why), "{}", told(&world));
     let requests = world.requests();
     let result = wire_text(messages(&requests[1]).last().unwrap());
     assert!(result.contains("one") && result.contains("temporary"), "{result}");
@@ -290,9 +292,114 @@ fn sandbox_without_a_workspace_has_a_folder_of_its_own() {
     assert!(told(&world).contains(&world.path("work").display().to_string()), "{}", told(&world));
 }
 
+/// What a run with these options makes of the calls: their results.
+fn results_of(world: &World, args: &[&str], calls: &[(&str, serde_json::Value)]) -> Vec<String> {
+    let mut answer = Answer::new();
+    for (at, (tool, arguments)) in calls.iter().enumerate() {
+        answer = answer.tool_call(&format!("c{at}"), tool, &arguments.to_string());
+    }
+    world.server.push(answer.reply());
+    world.server.push(done());
+    world.run(&[args, &["-p", "work"]].concat()).ok();
+    crate::permissions::results(world)
+}
+
+fn command(text: &str) -> (&'static str, serde_json::Value) {
+    ("bash", json!({ "command": text }))
+}
+
+#[test]
+fn rules_of_the_directory_hold_in_a_sandbox_of_its_own() {
+    if !crate::permissions::confined() {
+        return;
+    }
+    let world = World::new([]);
+    for (effect, rule) in [
+        ("deny", "bash(touch *)"),
+        ("deny", "write"),
+        ("deny", "read(secret/**)"),
+        ("ask", "bash(mkdir *)"),
+        ("allow", "bash(printf *)"),
+    ] {
+        world.run(&["permissions", "add", effect, rule]).ok();
+    }
+    std::fs::create_dir(world.path("work/secret")).unwrap();
+    world.file("secret/key", "of the user\n");
+    set(&world, &json!({ "mode": "all" }));
+    let calls = [
+        command("touch made"),
+        ("write", json!({ "path": "made", "content": "x" })),
+        ("read", json!({ "path": world.path("work/secret/key") })),
+        command("mkdir made"),
+        command("printf free"),
+    ];
+    let told = results_of(&world, &[], &calls);
+    assert!(told[0].contains("`bash(touch *)` denies this call"), "{told:?}");
+    assert!(told[1].contains("`write` denies this call"), "{told:?}");
+    assert!(told[2].contains("`read(secret/**)` denies this call"), "{told:?}");
+    assert!(told[3].contains("nobody is here"), "{told:?}");
+    assert_eq!(told[4], "free");
+    // Its mode counts as well, and what it allows is not of the folder.
+    world.run(&["permissions", "set", "ask"]).ok();
+    let told = results_of(&world, &[], &[command("printf free")]);
+    assert!(told[0].contains("nobody is here"), "{told:?}");
+    let told = results_of(&world, &["--permissions", "workspace"], &[command("printf free")]);
+    assert_eq!(told, ["free"], "it was asked for");
+    assert_eq!(results_of(&world, &[], &[command("printf free")]), ["free"], "and saved");
+    let told = results_of(&world, &["-c"], &[command("touch made")]);
+    assert!(told[0].contains("denies this call"), "{told:?}");
+}
+
+#[test]
+fn permissions_are_tested_as_in_a_sandbox_of_its_own() {
+    let world = World::new([]);
+    world.run(&["permissions", "add", "deny", "bash(touch *)"]).ok();
+    world.run(&["permissions", "add", "allow", "bash(printf *)"]).ok();
+    world.run(&["permissions", "set", "ask"]).ok();
+    set(&world, &json!({ "mode": "all" }));
+    let denied = world.run(&["permissions", "test", "touch made"]).exits(8);
+    assert!(denied.text().contains("deny bash(touch *)"), "{}", denied.text());
+    let asked = world.run(&["permissions", "test", "printf free"]).exits(7);
+    assert!(asked.text().contains("This mode asks before every command"), "{}", asked.text());
+    let found = world.run(&["doctor", "--json"]).json();
+    let findings = found["findings"].as_array().unwrap().clone();
+    let here = findings.iter().find(|finding| finding["what"] == "permissions").unwrap();
+    let detail = here["detail"].as_str().unwrap();
+    assert!(detail.starts_with("ask in ") && detail.contains("sessions work in "), "{detail}");
+    assert!(!world.path("home/.quipu/sandboxes").exists(), "nothing was made");
+}
+
+#[test]
+fn full_mode_leaves_no_sandbox_of_its_own() {
+    if !crate::permissions::confined() {
+        return;
+    }
+    let world = World::new([]);
+    world.file("given.txt", "of the user\n");
+    set(&world, &json!({ "mode": "all" }));
+    let made = world.path("work/made");
+    let calls = [
+        command(&format!("echo x > {}", made.display())),
+        ("write", json!({ "path": made, "content": "x" })),
+        ("read", json!({ "path": world.path("work/given.txt") })),
+        command("printf free"),
+    ];
+    let told = results_of(&world, &["--permissions", "full"], &calls);
+    assert!(!made.exists(), "{told:?}");
+    assert!(told[1].contains("nobody is here") && told[2].contains("nobody is here"), "{told:?}");
+    assert_eq!(told[3], "free");
+}
+
 #[test]
 fn unreadable_settings_of_a_sandbox_close_it() {
-    let world = World::new([bash("c1", "echo x > ran"), done(), bash("c2", "pwd"), done()]);
+    let world = World::new([
+        bash("c1", "echo x > ran"),
+        done(),
+        bash("c2", "echo x > ran"),
+        done(),
+        bash("c3", "pwd"),
+        done(),
+    ]);
     let backend = json!({ "mode": "all", "workspaceAccess": "rw", "backend": "podmann", "image": "any" });
     set(&world, &backend);
     let ran = world.run(&["--permissions", "full", "-p", "work"]).ok();
@@ -305,6 +412,14 @@ fn unreadable_settings_of_a_sandbox_close_it() {
     assert!(!world.path("work/ran").exists());
     let (code, found) = doctor(&world, None);
     assert_eq!((code, found[0].0.as_str()), (4, "bad"), "{found:?}");
+    // Also where more is missing.
+    set(&world, &json!({ "mode": "all", "backend": "dokcer" }));
+    world.run(&["-p", "more"]).ok();
+    assert!(
+        told(&world).contains("`sandbox.backend` or `sandbox.runtime` cannot be read"),
+        "{}",
+        told(&world)
+    );
     set(&world, &json!({ "mode": "non_main" }));
     world.run(&["-p", "again"]).ok();
     assert!(told(&world).contains("/.quipu/sandboxes/"), "{}", told(&world));

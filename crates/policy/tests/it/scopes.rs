@@ -241,6 +241,15 @@ fn sandbox_has_its_own_tools_unless_told_otherwise() {
 }
 
 #[test]
+fn read_only_workspace_leaves_no_tool_that_changes_files() {
+    let found = report(&PolicyInput { is_read_only: true, ..PolicyInput::default() });
+    assert!(["write", "edit"].iter().all(|name| !found.kept.contains(&(*name).to_owned())), "{found:?}");
+    assert!(found.kept.contains(&"read".to_owned()));
+    assert!(lines(&found).contains(&"write: denied by write (sandbox.workspaceAccess is `ro`)".to_owned()));
+    assert_eq!(found.warnings, []);
+}
+
+#[test]
 fn inherited_steps_hold_in_the_spawned_session() {
     let global = deny(&["bash"]);
     let parent = steps(&PolicyInput { global: Some(&global), ..PolicyInput::default() }).to_inherited();

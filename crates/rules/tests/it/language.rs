@@ -236,3 +236,17 @@ fn private_addresses_are_known_in_each_spelling() {
         assert!(!is_private(text.parse::<IpAddr>().unwrap()), "{text}");
     }
 }
+
+#[test]
+fn rule_below_a_directory_is_about_its_files_alone() {
+    let below = |rule: &str| Rule::parse(rule).unwrap().below(Path::new("/srv/work"));
+    let true_path = |path: &Path| path.to_path_buf();
+    let place = Place { cwd: Path::new("/elsewhere"), home: None, true_path: &true_path };
+    let rules = RuleSet::new(vec![(Effect::Deny, below("read(secret/**)").unwrap())]);
+    let judged = |path: &str| rules.files("read", &[path.into()], FileAccess::Read, &place).verdict;
+    assert_eq!(judged("/srv/work/secret/key"), Verdict::Deny);
+    assert_eq!(judged("/elsewhere/secret/key"), Verdict::NoRule);
+    for rule in ["read(/srv/**)", "read(~/notes)", "read", "bash(ls)"] {
+        assert_eq!(below(rule), None, "{rule}");
+    }
+}

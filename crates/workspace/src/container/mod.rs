@@ -379,6 +379,10 @@ impl Container {
     /// # Errors
     /// Why there is none.
     pub(crate) fn start(settings: Containers) -> Result<Self, ContainerError> {
+        // First: nothing else that is said of it would help.
+        if settings.engine == ContainerEngine::Unreadable {
+            return Err(ContainerError::Unreadable);
+        }
         settings.check_image_name()?;
         let program = EngineProgram::find(settings.engine)?;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&settings.state)?;

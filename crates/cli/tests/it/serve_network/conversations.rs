@@ -278,6 +278,32 @@ fn agent_of_a_conversation_has_its_model_and_workspace() {
 }
 
 #[test]
+fn rules_of_an_agent_hold_in_the_sandbox_of_its_groups() {
+    let world = world_with([bash("c1", "printf ran"), says("Denied.")], &json!({}));
+    let workspace = world.path("agent-home");
+    std::fs::create_dir(&workspace).unwrap();
+    let mut command = world.quipu(&["permissions", "add", "deny", "bash"]);
+    command.current_dir(&workspace);
+    RunningCommand::start(command).wait().ok();
+    let settings = json!({
+        "defaultModel": MODEL,
+        "agents": { "byId": { "ops": { "workspace": workspace } } },
+        "sandbox": { "mode": "non-main" },
+    });
+    std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
+    let server = Server::start(&world);
+    let key = "agent:ops:telegram:group:-5";
+    let mut reader = Reader::of(&server, key);
+    queued(&server, key, &json!({ "text": "Run it." }));
+    assert_eq!(taken(&server, &mut reader), "Denied.");
+    let result = wire_text(messages(world.requests().last().unwrap()).last().unwrap());
+    assert!(result.contains("`bash` denies this call"), "{result}");
+    let folder = world.path("home/.quipu/sandboxes").display().to_string();
+    assert!(world.sessions()[0]["cwd"].as_str().unwrap().starts_with(&folder));
+    server.ends(Signal::SIGTERM, 0);
+}
+
+#[test]
 fn agent_behind_a_server_stays_within_its_daily_budget() {
     let answer = || Answer::new().text("Done.").usage(10, 1_000, 0, 0).reply();
     let agents = json!({ "ops": { "budget": { "daily": 2.5 } }, "main": {} });
