@@ -1,7 +1,7 @@
 //! Calls of tools and their results that a model writes as text.
 
-use crate::tags::TAG_MOST;
-
+/// The longest tag, in bytes, with its attributes.
+pub(crate) const TAG_MOST: usize = 512;
 /// How calls and results begin that a model writes as text, in any case.
 const MARKERS: &[&str] = &["[Tool Call:", "[Tool Result"];
 /// What can stand between such a call and its arguments.

@@ -2,12 +2,12 @@
 
 use std::mem;
 
-use crate::markers::{ARGUMENTS_MOST, MarkerScan, ObjectEnd, OpenObject, UNENDED_MOST, scan_marker};
+use crate::markers::{
+    ARGUMENTS_MOST, MarkerScan, ObjectEnd, OpenObject, TAG_MOST, UNENDED_MOST, scan_marker,
+};
 
 /// A run of backticks that no equal run follows within this many bytes is text, and so is an opening line of a fence that is longer.
 const CODE_MOST: usize = 1024;
-/// The longest tag, in bytes, with its attributes.
-pub(crate) const TAG_MOST: usize = 512;
 /// The longest control token, in bytes.
 const TOKEN_MOST: usize = 128;
 

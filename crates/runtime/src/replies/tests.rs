@@ -587,7 +587,7 @@ pub(super) fn call_of(text: &str) -> Message {
     answer_with(&serde_json::json!([call]))
 }
 
-/// The result of that call.
+/// What comes back for the call of [`call_of`], which has nothing to say.
 pub(super) fn result_of_call(is_error: bool) -> Message {
     let result = serde_json::json!({
         "role": "toolResult", "toolCallId": "c", "toolName": "message", "content": [], "isError": is_error, "timestamp": 1,
