@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use quipu::store::{Job, JobKey, JobTime, Jobs, NewJob, StoreError};
+use quipu::store::{Job, JobKey, JobState, JobTime, Jobs, NewJob, StoreError};
 use quipu::{Sealer, SystemClock};
 use quipu_host::jobs::{
     HEARTBEAT_JOB, JobContext, JobError, JobHandler, JobOutcome, JobRunner, RunnerOptions,
@@ -190,8 +190,13 @@ impl ServerHeartbeats {
                 let key = job.key.as_str().strip_prefix(&prefix).and_then(|key| SessionKey::parse(key).ok());
                 job.kind == HEARTBEAT_JOB && key.is_some_and(|key| key.is_main(MAIN))
             });
-            for job in of_agents.filter(|job| wanted.iter().all(|wanted| wanted.key != job.key)) {
-                self.jobs.cancel_job(&job.key).await?;
+            for job in of_agents {
+                if wanted.iter().all(|wanted| wanted.key != job.key) {
+                    self.jobs.cancel_job(&job.key).await?;
+                } else if job.state == JobState::Failed {
+                    // It only wakes: what made it fail is over, such as processes that ended in the middle of it.
+                    self.jobs.retry_job(&job.key, now()).await?;
+                }
             }
             after = jobs.last().map(|job| job.key.clone());
             if jobs.len() < PAGE || ours.count() < jobs.len() {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use quipu_store::{OpenOptions, SqliteStore, Store as _, conversation_inbox};
 use quipu_testkit::Gate;
 
 use super::*;
@@ -410,6 +411,28 @@ fn completions_and_messages_share_a_conversation() {
     let wanted = ["Noted.", "Which number?", "It was 7.", "And now?", "Still 7.", "Sure?"];
     assert!(texts[0].ends_with("Remember 7.") && texts[1..] == wanted, "{texts:?}");
     assert_eq!(world.sessions().len(), 1);
+    server.ends(Signal::SIGTERM, 0);
+}
+
+#[test]
+fn completion_keeps_its_conversation_going_to_its_end() {
+    let gate = Gate::new();
+    let world = world([gated(&gate, "Hello.")]);
+    let server = Server::start(&world);
+    let body = json!({ "model": "quipu", "user": "Ann", "messages": [{ "role": "user", "content": "Hi" }] });
+    let asked = server.send("POST", "/v1/chat/completions", &[], &body.to_string());
+    reached(&gate);
+    let now = quipu_host::now();
+    while quipu_host::now() <= now {}
+    gate.open();
+    assert_eq!(answer_of(asked).json()["choices"][0]["message"]["content"], "Hello.");
+    let store = SqliteStore::open(&world.store(), &OpenOptions::default()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let work = runtime.block_on(store.pending(&conversation_inbox("ann"))).unwrap();
+    let said = work.inbox.iter().find(|row| row.id.as_str() == "said").unwrap();
+    let said: Value = said.input.read().unwrap();
+    assert!(said["at"].as_i64() > Some(now), "{said}");
+    drop(store);
     server.ends(Signal::SIGTERM, 0);
 }
 
