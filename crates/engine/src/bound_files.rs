@@ -84,8 +84,11 @@ pub(crate) fn command_files(command: &str, cwd: &Path, home: Option<&Path>) -> C
         are_all &= directories.len() <= DIRECTORIES;
         directories.truncate(DIRECTORIES);
     }
+    are_all &= !found.enters_pattern;
     // Where nothing is run by path, it makes no difference which directories there are.
     are_all |= found.programs.is_empty() && found.scripts.is_empty();
+    // What a pattern names is known when it runs, not when it is asked about.
+    let mut has_patterns = found.has_patterns;
     let mut files: Vec<PathBuf> = Vec::new();
     let mut add = |path: PathBuf| {
         if files.contains(&path) {
@@ -98,7 +101,8 @@ pub(crate) fn command_files(command: &str, cwd: &Path, home: Option<&Path>) -> C
         }
     };
     for words in &found.scripts {
-        for ScriptWord { text, follows_option } in words {
+        for ScriptWord { text, is_pattern, follows_option } in words {
+            has_patterns |= is_pattern;
             let there = places(&directories, text, &absolute);
             let is_script = !there.is_empty() && !follows_option;
             there.into_iter().for_each(&mut add);
@@ -115,7 +119,7 @@ pub(crate) fn command_files(command: &str, cwd: &Path, home: Option<&Path>) -> C
         }
         there.into_iter().for_each(&mut add);
     }
-    CommandFiles { paths: files, are_all }
+    CommandFiles { paths: files, are_all: are_all && !has_patterns }
 }
 
 /// Where a path is a file.
@@ -182,7 +186,7 @@ pub(crate) fn stamp(path: &Path) -> FileStamp {
 /// Why a yes that was bound to `then` does not count for `now`; `None` where it does.
 pub(crate) fn difference(then: &[BoundFile], now: &[BoundFile]) -> Option<String> {
     if now.iter().any(|file| file.content.as_deref() == Some(UNCOUNTED)) {
-        return Some("You allowed it, but it names more files than can be compared.".to_owned());
+        return Some("You allowed it, but it may run more files than can be compared.".to_owned());
     }
     let was = |path: &Path| then.iter().find(|file| file.path == path);
     for file in now {
@@ -289,6 +293,23 @@ mod tests {
         let enter: String = (0..=DIRECTORIES).map(|number| format!("cd d{number}; cd ..; ")).collect();
         assert!(!command_files(&format!("{enter}./run.sh"), cwd, None).are_all);
         assert!(command_files(&format!("{enter}ls"), cwd, None).are_all);
+    }
+
+    #[test]
+    fn pattern_that_may_name_a_program_is_equal_to_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let cwd = dir.path();
+        std::fs::create_dir(cwd.join("sub")).unwrap();
+        std::fs::write(cwd.join("s.sh"), "one").unwrap();
+        let are_all = |command: &str| command_files(command, cwd, None).are_all;
+        for command in ["./s.*", "sh s.s?", "sh {s,t}.sh", "cd su* && ./s.sh", "cat s.* | sh"] {
+            assert!(!are_all(command), "{command}");
+        }
+        let now = bound(command_files("./s.*", cwd, None));
+        assert!(difference(&[], &now).is_some() && difference(&now, &now).is_some());
+        for command in ["sh s.sh *.txt", "./s.sh *", "cd su* && ls", "cat s.*"] {
+            assert!(are_all(command), "{command}");
+        }
     }
 
     #[test]

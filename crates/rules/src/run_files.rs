@@ -39,13 +39,19 @@ pub struct RunFiles {
     /// The arguments of each interpreter: the script is the first of them that is a file and follows no option; what follows an option
     /// may be one too.
     pub scripts: Vec<Vec<ScriptWord>>,
+    /// Whether a pattern (`./s.*`) stands where a program could: nobody knows before it runs which file that will be.
+    pub has_patterns: bool,
+    /// Whether it changes to a directory that a pattern names.
+    pub enters_pattern: bool,
 }
 
 /// An argument of an interpreter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptWord {
-    /// Its text.
+    /// Its text; empty where it is a pattern.
     pub text: String,
+    /// Whether it is a pattern, which may name any files.
+    pub is_pattern: bool,
     /// Whether the word before it is an option, whose value it may be.
     pub follows_option: bool,
 }
@@ -74,18 +80,21 @@ impl RunFiles {
         if unreadable.is_some() || from_input || depth >= DEPTH_LIMIT {
             let words = code.split(|letter: char| letter.is_whitespace() || SEPARATORS.contains(letter));
             words.filter(|word| word.contains('/')).for_each(|word| self.program(word));
+            self.has_patterns |= has_pattern(code);
         }
     }
 
     fn command(&mut self, words: &[Word], depth: usize) {
         let Some((first, arguments)) = words.split_first() else { return };
         let name = text_of(first);
+        self.has_patterns |= first.is_pattern;
         let path = name.as_deref().filter(|name| name.contains('/'));
         path.into_iter().for_each(|path| self.program(path));
         let base = name.as_deref().map(|name| name.rsplit('/').next().unwrap_or(name)).unwrap_or_default();
         if matches!(base, "source" | ".") || is_interpreter(base) {
             self.scripts.push(script_words(arguments));
         }
+        self.enters_pattern |= matches!(base, "cd" | "pushd") && arguments.iter().any(|word| word.is_pattern);
         if let Some(code) = known_code(arguments).filter(|_| base == "eval" && depth < DEPTH_LIMIT) {
             self.code(&code, depth + 1);
         }
@@ -102,6 +111,7 @@ impl RunFiles {
             | Nature::Code(_) => {
                 let paths = arguments.iter().filter_map(text_of).filter(|text| text.contains('/'));
                 paths.for_each(|path| self.program(&path));
+                self.has_patterns |= arguments.iter().any(is_path_pattern);
             }
         }
     }
@@ -113,11 +123,13 @@ impl RunFiles {
             Part::Command(command) => command.words.get(1..).unwrap_or_default(),
             Part::Redirection { usage: FileUse::Write, .. } | Part::Variable(_) => &[],
         };
+        self.has_patterns |= words.iter().any(|word| word.is_pattern);
         for text in words.iter().filter_map(text_of) {
             // Such as `if=run.sh`.
             let value = text.split_once('=').map(|(_, value)| value.to_owned());
             let each = [Some(text), value].into_iter().flatten();
-            self.scripts.extend(each.map(|text| vec![ScriptWord { text, follows_option: false }]));
+            self.scripts
+                .extend(each.map(|text| vec![ScriptWord { text, is_pattern: false, follows_option: false }]));
         }
     }
 
@@ -309,12 +321,29 @@ fn script_words(arguments: &[Word]) -> Vec<ScriptWord> {
     let mut words = Vec::new();
     for argument in arguments {
         let is_option = argument.may_be_option();
-        if let Some(text) = text_of(argument).filter(|_| !is_option) {
-            words.push(ScriptWord { text, follows_option });
+        if argument.is_pattern {
+            words.push(ScriptWord { text: String::new(), is_pattern: true, follows_option });
+        } else if let Some(text) = text_of(argument).filter(|_| !is_option) {
+            words.push(ScriptWord { text, is_pattern: false, follows_option });
         }
         follows_option = is_option;
     }
     words
+}
+
+/// Whether a word is a pattern of paths.
+fn is_path_pattern(word: &Word) -> bool {
+    // Braces hide what stands beside them.
+    word.is_pattern && (word.units.contains(&Unit::Char('/')) || word.units == [Unit::Unknown])
+}
+
+/// Whether something in a line that cannot be read looks like a pattern of paths.
+fn has_pattern(code: &str) -> bool {
+    let is_end = |letter: char| letter.is_whitespace() || ";&|()<>`$\"'=".contains(letter);
+    let is_pattern = |word: &str| {
+        word.contains(['*', '?', '[']) || (word.contains('{') && (word.contains(',') || word.contains("..")))
+    };
+    code.split(is_end).any(|word| word.contains('/') && is_pattern(word))
 }
 
 /// The text of a word that is known before it runs.
@@ -467,5 +496,43 @@ mod tests {
         ] {
             run_files(command);
         }
+    }
+
+    #[test]
+    fn patterns_are_noticed_where_programs_and_scripts_stand() {
+        let has_pattern = |command: &str| {
+            let found = run_files(command);
+            found.has_patterns || found.scripts.iter().flatten().any(|word| word.is_pattern)
+        };
+        for command in [
+            "./s.*",
+            "./s.s? --fast",
+            "sh s.s?",
+            "sh {a,b}.sh",
+            "./{a,b}.sh",
+            "env X=1 timeout 5 ./s.*",
+            "source en[v].sh",
+            "bash -c './s.*'",
+            "echo $(./s.*)",
+            "cat *.sh | bash",
+            "bash < s.*",
+            "sudo ./s.*",
+            "case x in x) ./s.*;; esac",
+            "for f in ./x/*; do $f; done",
+        ] {
+            assert!(has_pattern(command), "{command}");
+        }
+        for command in [
+            "./run.sh src/*.rs",
+            "cat src/*.rs",
+            "'./s.*'",
+            "rm -f *.o && ./run.sh",
+            "python3 -c 'print(1)'",
+            "[ -f x ] && ./run.sh",
+        ] {
+            assert!(!has_pattern(command), "{command}");
+        }
+        assert!(run_files("cd sub* && ./run.sh").enters_pattern);
+        assert!(!run_files("cd sub && ls *").enters_pattern);
     }
 }

@@ -405,6 +405,44 @@ fn lasting_yes_is_bound_to_the_bytes_of_programs() {
 }
 
 #[test]
+fn pattern_of_programs_is_asked_each_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    std::fs::create_dir(root.join("work")).unwrap();
+    std::fs::write(root.join("work/s.sh"), "echo one").unwrap();
+    let rules = PermissionRules {
+        mode: PermissionMode::Ask,
+        cwd: root.join("work"),
+        own: root.join("own"),
+        support: Some(FULL),
+        ..PermissionRules::default()
+    };
+    let grant = |command: &str| Grant { tool: "bash".into(), subject: command.into() };
+    for command in ["./s.*", "sh s.s?", "cd ./w* && ./s.sh"] {
+        // One that an earlier version kept counts no more.
+        let kept = vec![BoundFile { path: root.join("work").join(command), content: None }];
+        let kept = BoundGrant { grant: grant(command), files: kept };
+        let permissions = Permissions::new(rules.clone(), [kept]);
+        assert_eq!(permissions.scopes(&grant(command)), [Scope::Once], "{command}");
+        assert!(!permissions.allow(grant(command)), "{command}");
+        let arguments = Json::from(serde_json::json!({ "command": command }));
+        let call = ToolCall {
+            id: "c".into(),
+            name: "bash".into(),
+            arguments,
+            thought_signature: None,
+            namespace: None,
+        };
+        let touches = Touches::Anything;
+        let cwd = root.join("work");
+        let asked = permissions.decide(&Proposal { call: &call, cwd: &cwd, touches: &touches, travel: None });
+        assert!(matches!(asked, Decision::Ask { .. }), "{command}: {asked:?}");
+    }
+    let permissions = Permissions::new(rules, []);
+    assert!(permissions.allow(grant("./s.sh *.txt")) && permissions.allow(grant("ls ./*")));
+}
+
+#[test]
 fn read_only_workspace_refuses_changes_in_every_mode() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap();

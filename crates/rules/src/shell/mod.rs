@@ -33,6 +33,8 @@ pub(crate) struct Word {
     pub(crate) quoted: Option<usize>,
     /// Whether it may become several words, or none.
     pub(crate) splits: bool,
+    /// Whether it stands for names of files, or for words made of braces.
+    pub(crate) is_pattern: bool,
 }
 
 impl Word {
@@ -41,7 +43,7 @@ impl Word {
     }
 
     pub(crate) fn unknown() -> Self {
-        Self { units: vec![Unit::Unknown], quoted: None, splits: true }
+        Self { units: vec![Unit::Unknown], splits: true, ..Self::default() }
     }
 
     /// Its text, where that is known.

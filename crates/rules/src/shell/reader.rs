@@ -212,6 +212,7 @@ impl Reader {
                     let is_literal = matches!(brackets, 1 | 2) && ends;
                     word.units.push(if is_literal { Unit::Char('[') } else { Unit::Unknown });
                     word.splits |= !is_literal;
+                    word.is_pattern |= !is_literal;
                     self.at += 1;
                 }
                 '~' if matches!(self.chars.get(self.at.wrapping_sub(1)), Some('=' | ':'))
@@ -235,7 +236,7 @@ impl Reader {
         let dots = word.units.windows(2).any(|two| two == [Unit::Char('.'), Unit::Char('.')]);
         // Braces may become several words, also the name of a program.
         if braces && (has(',') || dots) {
-            word = Word { quoted: word.quoted, ..Word::unknown() };
+            word = Word { quoted: word.quoted, is_pattern: true, ..Word::unknown() };
         }
         Ok(word)
     }
