@@ -112,6 +112,11 @@ impl RunFiles {
                 let paths = arguments.iter().filter_map(text_of).filter(|text| text.contains('/'));
                 paths.for_each(|path| self.program(&path));
                 self.has_patterns |= arguments.iter().any(is_path_pattern);
+                // An interpreter among them runs a script, as it does alone.
+                let behind = |at: usize| script_words(arguments.get(at + 1..).unwrap_or_default());
+                let interpreters =
+                    arguments.iter().enumerate().filter(|(_, word)| is_interpreter(&base_of(word)));
+                self.scripts.extend(interpreters.map(|(at, _)| behind(at)));
             }
         }
     }
@@ -398,6 +403,8 @@ mod tests {
         assert_eq!(scripts("bash build.sh"), ["build.sh"]);
         assert_eq!(scripts("source env.sh && . other.sh"), ["env.sh", "other.sh"]);
         assert_eq!(scripts("timeout 5 /usr/bin/python3.12 -u t.py"), ["-t.py"]);
+        assert_eq!(scripts("sudo -n sh run.sh"), ["run.sh"]);
+        assert_eq!(scripts("find . -exec python3 tool.py {} +"), ["tool.py", "{}", "+"]);
         assert_eq!(scripts("cat t.py"), Vec::<String>::new());
     }
 
@@ -517,6 +524,7 @@ mod tests {
             "cat *.sh | bash",
             "bash < s.*",
             "sudo ./s.*",
+            "sudo sh s.s?",
             "case x in x) ./s.*;; esac",
             "for f in ./x/*; do $f; done",
         ] {
