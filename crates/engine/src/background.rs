@@ -25,8 +25,8 @@ pub enum BackgroundWake {
     /// An idle session begins a run with the note.
     #[default]
     Idle,
-    /// A run under way continues with the note. In an idle session it waits for the next request, and its message is an event of no run: whoever
-    /// holds the session decides what begins.
+    /// A run under way continues with the note. In an idle session it waits for the next request, and its message ends in no run: whoever holds the
+    /// session decides what begins.
     Running,
     /// The note waits for the next request.
     Never,

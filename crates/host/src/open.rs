@@ -430,7 +430,8 @@ async fn prepare(
         && replay.is_none()
         && !request.in_memory
     {
-        crate::schedule_tool::install(&mut options, home, request.audience.agent.as_deref());
+        let may_write = permissions.workspace() != quipu::WorkspaceAccess::Read;
+        crate::schedule_tool::install(&mut options, home, request.audience.agent.as_deref(), may_write);
     }
     // What is replayed costs nothing.
     let budget = if replay.is_some() { None } else { crate::budget::budget_of(home, request.daily_budget)? };

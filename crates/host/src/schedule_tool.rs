@@ -86,14 +86,17 @@ struct JobSession {
 }
 
 /// Gives a session of this agent the tool, and the step that asks.
-pub(crate) fn install(options: &mut SessionOptions, home: &Home, agent: Option<&str>) {
+pub(crate) fn install(options: &mut SessionOptions, home: &Home, agent: Option<&str>, may_write: bool) {
     let home = home.without_commands();
     let names = options.tools.iter().map(|tool| tool.spec().name.clone());
     let able = Arc::new(JobSession {
         cwd: options.cwd.clone(),
         agent: agent.map(str::to_owned),
         model: format!("{}/{}", options.model.provider, options.model.id),
-        tools: names.filter(|name| LISTED_TOOLS.contains(&name.as_str())).collect(),
+        tools: names
+            .filter(|name| LISTED_TOOLS.contains(&name.as_str()))
+            .filter(|name| may_write || !quipu_policy::WRITERS.contains(&name.as_str()))
+            .collect(),
     });
     let policy = Arc::new(SchedulePolicy(able.clone()));
     let run = move |arguments: Value| {

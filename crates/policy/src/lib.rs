@@ -38,7 +38,7 @@ pub use profile::ToolProfile;
 pub use scope::{PolicyLevel, PolicyScope};
 pub use steps::{
     ChatGroup, InheritedPolicy, NameLists, PolicyInput, PolicyPlan, PolicyStep, Sender, SenderPolicy,
-    SubAgentPolicy, ToolPolicy, group_policy, provider_policy, sandbox_lists, steps,
+    SubAgentPolicy, ToolPolicy, WRITERS, group_policy, provider_policy, sandbox_lists, steps,
 };
 pub use warnings::PolicyWarning;
 

@@ -292,7 +292,7 @@ fn sub_agent_filter(policy: &SubAgentPolicy) -> NameFilter {
 }
 
 /// Tools that change files.
-const WRITERS: &[&str] = &["write", "edit", "apply_patch"];
+pub const WRITERS: &[&str] = &["write", "edit", "apply_patch"];
 
 /// The steps of a policy in their order. Each of them can only narrow what those before it leave.
 pub fn steps(input: &PolicyInput<'_>) -> PolicyPlan {

@@ -376,6 +376,12 @@ impl Conversations {
         lock(&self.0.active).get(key).map(|run| run.group.clone())
     }
 
+    /// The same of the run under way: one that a process before this one left is continued while the next turn waits.
+    pub(crate) fn running_group(&self, key: &SessionKey) -> Option<MessageGroup> {
+        let owed = self.0.replies.as_ref().and_then(|replies| replies.owed(key));
+        owed.map(|owed| owed.group()).or_else(|| self.active_group(key))
+    }
+
     /// What delivers answers, where anything does.
     pub(crate) fn replies(&self) -> Option<&Replies> {
         self.0.replies.as_ref()

@@ -657,3 +657,28 @@ fn policy_of_an_agent_stays_beside_a_member_with_a_secret() {
         json!({ "a": { "tools": { "deny": ["exec"] } } })
     );
 }
+
+#[test]
+fn missing_file_of_a_list_or_a_server_leaves_no_trace() {
+    let world = World::new([]);
+    put(&world, "home/.openclaw/a.json5", r#"["exec"]"#);
+    let theirs = r##"{ tools: { deny: { $include: ["./a.json5", "./gone.json5"] } },
+        mcp: { servers: { x: { command: "y", env: { $include: "./gone.json5", MODE: "a" } }, z: { command: "y" } } },
+        channels: { irc: { groups: { "": {}, "#a": { tools: { deny: ["exec"] } } } } } }"##;
+    put(&world, "home/.openclaw/openclaw.json", theirs);
+    world.run(&["import", "--settings", "openclaw"]).ok();
+    assert_eq!(
+        ours(&world, "settings.json")["tools"],
+        json!({ "deny": ["*"], "byGroup": { "irc:#a": { "deny": ["exec"] } } })
+    );
+    let servers = ours(&world, "mcp.json")["mcpServers"].clone();
+    assert_eq!(servers.as_object().unwrap().keys().collect::<Vec<_>>(), ["z"]);
+    // What was taken before stays, whatever a later import cannot read.
+    let world = World::new([]);
+    put(&world, "home/.openclaw/openclaw.json", r#"{ tools: { allow: ["${THE_TOOL}"] } }"#);
+    let mut command = world.quipu(&["import", "--settings", "openclaw"]);
+    command.env("THE_TOOL", "read");
+    RunningCommand::start(command).wait().ok();
+    world.run(&["import", "--settings", "openclaw"]).ok();
+    assert_eq!(ours(&world, "settings.json")["tools"], json!({ "allow": ["read"] }));
+}

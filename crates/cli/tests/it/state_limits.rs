@@ -72,12 +72,23 @@ fn settings_that_are_not_read_give_agents_no_tools() {
 
 #[test]
 fn ids_of_agents_are_those_of_their_directories() {
-    let (lines, agents) = agents(|_, dir| {
+    let (lines, found) = agents(|_, dir| {
         let list = "[ { tools: { deny: ['write'] } }, { id: ' My Ops! ', tools: { deny: ['exec'] } }, { id: 'my-ops' } ]";
         put(dir, "openclaw.json", format!("{{ agents: {{ list: {list} }} }}"));
     });
-    assert_eq!(agents["main"]["tools"], json!({ "deny": ["write"] }), "without an id: {lines:?}");
-    assert_eq!(agents["my-ops"]["tools"], json!({ "deny": ["exec"] }), "{lines:?}");
+    assert_eq!(found["main"]["tools"], json!({ "deny": ["write"] }), "without an id: {lines:?}");
+    assert_eq!(found["my-ops"]["tools"], json!({ "deny": ["exec"] }), "{lines:?}");
+    // One whose file is missing is none of those that are named.
+    let (lines, found) = agents(|_, dir| {
+        let list = "[ { $include: './gone.json5' }, { id: 'main', tools: { deny: ['write'] }, model: { primary: 'test/test-1', fallbacks: ['${QUIPU_NO_SUCH_NAME}'] } } ]";
+        put(dir, "openclaw.json", format!("{{ agents: {{ list: {list} }} }}"));
+    });
+    assert_eq!(
+        (&found["main"]["tools"], &found["main"]["model"]),
+        (&json!({ "deny": ["write"] }), &json!("test/test-1")),
+        "{lines:?}"
+    );
+    assert_eq!(found["my-ops"]["tools"], closed(), "{lines:?}");
     let exec = json!({ "exec": { "security": "deny" } });
     let list = json!([{ "id": "My Ops", "workspace": "~/../work", "tools": exec }]);
     let (_, lines, _, rules) = taken(&json!({ "agents": { "list": list } }), r#"{"version":1}"#);
@@ -176,6 +187,7 @@ fn too_many_agents_keep_nothing_else_from_being_taken() {
     let profiles = json!({ "version": 1, "profiles": { "anthropic:default": profile } });
     put(&dir, "agents/a0/agent/auth-profiles.json", profiles.to_string());
     let lines = world.run(&["import", "--state", "openclaw", "--json"]).exits(1).json_lines();
+    assert!(lines.iter().all(|line| line["part"] != "agent" || line["outcome"] != "added"), "none is there");
     let failed: Vec<_> = lines.iter().filter(|line| line["outcome"] == "failed").collect();
     assert_eq!((failed.len(), &failed[0]["part"]), (1, &json!("agent")), "{failed:?}");
     assert_eq!(texts(&lines, "credential", "anthropic:default").len(), 1, "{:?}", lines.len());

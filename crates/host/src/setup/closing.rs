@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::entries::Entry;
+use super::includes::INCLUDE;
 use super::table::{SetupAgent, SetupRow};
-use super::{SetupImport, SetupOutcome, setting_failure, words_of};
+use super::{SetupImport, setting_failure, words_of};
 use crate::settings::{Key, SettingsFile, set_setting};
 use crate::{Failure, Source};
 
@@ -12,37 +13,35 @@ impl SetupImport<'_> {
     /// Closes what settings that cannot be taken may have narrowed or confined, unless the user has set it; what is done about it stands
     /// behind the reason.
     pub(super) fn close(&mut self, mut why: String, settings: &[&str]) -> Result<String, Failure> {
-        let mut closings: Vec<_> = settings.iter().filter_map(|ours| closing_of(ours)).collect();
+        let open = settings.iter().filter(|ours| !self.is_of_user(ours));
+        let mut closings: Vec<_> = open.filter_map(|ours| closing_of(ours)).collect();
         closings.dedup();
         for (ours, value) in closings {
-            let is_of_user = Key::named(ours)
-                .is_some_and(|key| matches!(self.home.config().row(key).source, Source::User(_)));
-            if is_of_user && !self.has_set(ours) {
+            if self.is_of_user(ours) {
                 continue;
             }
             if !self.dry_run {
                 set_setting(self.home, &SettingsFile::User, ours, &words_of(&value))
                     .map_err(setting_failure)?;
             }
-            self.closed.push(ours);
+            self.set.insert(ours.to_owned());
             why.push_str(&format!("; `{ours}` is {value} until you set it"));
         }
         Ok(why)
     }
 
-    /// Whether a setting was set by this import.
-    fn has_set(&self, name: &str) -> bool {
-        self.closed.contains(&name)
-            || self
-                .reports
-                .iter()
-                .any(|report| matches!(&report.outcome, SetupOutcome::Set { ours, .. } if ours == name))
+    /// Whether the user has set a setting, or an import before this one.
+    fn is_of_user(&self, name: &str) -> bool {
+        let config = self.home.config();
+        let is_set = Key::named(name).is_some_and(|key| matches!(config.row(key).source, Source::User(_)));
+        is_set && !self.set.contains(name)
     }
 }
 
 /// What counts where a setting of another program cannot be read that narrows tools or confines commands.
 fn closing_of(ours: &str) -> Option<(&'static str, Value)> {
     let none = || json!(["*"]);
+    let of_others = || json!({ "*": { "deny": ["*"] } });
     Some(match ours {
         "tools.profile" => ("tools.profile", json!("minimal")),
         "tools.allow" | "tools.deny" => ("tools.deny", none()),
@@ -51,6 +50,9 @@ fn closing_of(ours: &str) -> Option<(&'static str, Value)> {
         "sandbox.mode" => ("sandbox.mode", json!("all")),
         "sandbox.scope" => ("sandbox.scope", json!("session")),
         "sandbox.workspaceAccess" => ("sandbox.workspaceAccess", json!("none")),
+        "tools.byProvider" => ("tools.byProvider", of_others()),
+        "tools.bySender" => ("tools.bySender", of_others()),
+        "tools.byGroup" => ("tools.byGroup", of_others()),
         _ => return None,
     })
 }
@@ -62,12 +64,14 @@ pub(super) fn missing_in(agent: &SetupAgent, object: &Entry) -> Vec<&'static str
         return Vec::new();
     }
     let is_within = |name: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
+    // A list that is there is not whole where a file is missing: lists are joined.
+    let is_partial = object.value.get(INCLUDE).is_some();
+    let is_missing = |theirs: &str| {
+        let is_there = object.nearest(theirs).key == theirs;
+        is_within(theirs) && (!is_there || is_partial && theirs.ends_with(".deny"))
+    };
     let rows = agent.rows.iter().filter_map(|row| match row {
-        SetupRow::Setting { theirs, ours, .. }
-            if is_within(theirs) && object.nearest(theirs).key != *theirs =>
-        {
-            Some(*ours)
-        }
+        SetupRow::Setting { theirs, ours, .. } if is_missing(theirs) => Some(*ours),
         _ => None,
     });
     rows.collect()

@@ -7,7 +7,7 @@ use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::entries::{Entry, entries_below, member_name};
 use super::json5;
@@ -140,6 +140,10 @@ impl IncludeReader<'_> {
             self.files += 1;
             // Of those behind the limit one is reported.
             if self.files > FILES + 1 {
+                if self.problems.len() == problems {
+                    let why = format!("there are more than {FILES} files; nothing of it is taken");
+                    self.problem(&include, above, why);
+                }
                 break;
             }
             match path.and_then(|path| self.file(chain, above, path)) {
@@ -162,10 +166,13 @@ impl IncludeReader<'_> {
                 own
             }
         };
-        if self.problems.len() > problems
-            && let Some(members) = all.0.as_object_mut()
-        {
-            members.insert(INCLUDE.to_owned(), include.value);
+        if self.problems.len() > problems {
+            match &mut all.0 {
+                Value::Object(members) => drop(members.insert(INCLUDE.to_owned(), include.value)),
+                // A list has an item that is none of its own.
+                Value::Array(items) => items.push(json!({ INCLUDE: include.value })),
+                _ => {}
+            }
         }
         all
     }
@@ -331,8 +338,6 @@ fn of_value(around: &Entry, above: &str, members: Map<String, Value>) -> Vec<Ent
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     struct Files(tempfile::TempDir);
@@ -450,5 +455,12 @@ mod tests {
         let hollow = format!("{{ $include: [{}] }}", "0,".repeat(10_000));
         let (_, _, problems) = Files::of(&[("openclaw.json", &hollow)]).read();
         assert_eq!(problems.len(), FILES + 1);
+        // Each object behind the limit is reported, and marked as one that misses something.
+        let many: String = (0..300).map(|at| format!("k{at}: {{ $include: 'last.json5' }},")).collect();
+        let files = [("openclaw.json", format!("{{ {many} }}")), ("last.json5", "{ a: 1 }".to_owned())];
+        let files: Vec<_> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        let (value, _, problems) = Files::of(&files).read();
+        assert_eq!(problems.len(), 300 - FILES);
+        assert!(value["k299"].get(INCLUDE).is_some() && value["k0"].get(INCLUDE).is_none());
     }
 }

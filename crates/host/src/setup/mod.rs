@@ -13,6 +13,7 @@ mod servers;
 mod table;
 mod values;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use quipu::Sealer;
@@ -123,7 +124,7 @@ pub fn import_settings(
         has_variables: false,
         sealer: Sealer::new(home.seal_key().unwrap_or_default()),
         reports: Vec::new(),
-        closed: Vec::new(),
+        set: BTreeSet::new(),
     };
     let (mut found, mut places) = (false, Vec::new());
     for agent in &wanted {
@@ -152,12 +153,15 @@ struct SetupImport<'a> {
     has_variables: bool,
     sealer: Sealer,
     reports: Vec<SetupReport>,
-    /// Settings that stand for what could not be read.
-    closed: Vec<&'static str>,
+    /// What this import has set, or closed.
+    set: BTreeSet<String>,
 }
 
 impl SetupImport<'_> {
     fn report(&mut self, file: &Path, line: usize, key: &str, outcome: SetupOutcome) {
+        if let SetupOutcome::Set { ours, .. } = &outcome {
+            self.set.insert(ours.clone());
+        }
         if self.reports.len() < MOST_REPORTS {
             let key: String = key.chars().filter(|letter| !letter.is_control()).take(120).collect();
             self.reports.push(SetupReport { file: file.to_owned(), line, key, outcome });
@@ -632,7 +636,12 @@ impl SetupImport<'_> {
         if taken.members.is_empty() {
             return Ok(());
         }
-        self.put(file, entry, ours, &Value::Object(taken.members))
+        let outcome = match self.outcome_of(ours, &Value::Object(taken.members))? {
+            SetupOutcome::Left(why) => SetupOutcome::Left(self.close(why, &[ours])?),
+            other => other,
+        };
+        self.report(file, entry.line, &entry.key, outcome);
+        Ok(())
     }
 
     /// Permission rules in our words, in place of nothing of the user's.

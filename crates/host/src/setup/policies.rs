@@ -273,7 +273,16 @@ fn room_policy(key: &str, (channel, room): (&str, &str), settings: &Value, taken
     }
     let is_empty = policy.as_object().is_none_or(Map::is_empty);
     let ours = format!("{channel}:{room}");
-    if is_partial(settings) {
+    if let Err(why) = check_setting(GROUPS, &json!({ &ours: {} }).to_string()) {
+        if !is_empty || is_partial(settings) {
+            // No room can have this key.
+            taken.leave(
+                key.to_owned(),
+                &format!("{}; rooms that are not named get no tools here", short(&why)),
+            );
+            taken.members.insert(format!("{channel}:{ANY}"), no_tools());
+        }
+    } else if is_partial(settings) {
         taken.leave(key.to_owned(), &format!("{MISSING}; it gets no tools here"));
         taken.members.insert(ours, no_tools());
     } else if let Err(why) = check_setting(GROUPS, &json!({ &ours: policy }).to_string()) {

@@ -7,6 +7,7 @@ use quipu_mcp::config::{SERVERS, is_server_name};
 use serde_json::{Map, Value, json};
 
 use super::entries::Entry;
+use super::includes::{INCLUDE, has_include};
 use super::{SetupImport, SetupOutcome, text_of, write};
 use crate::Failure;
 use crate::mcp::FILE_BYTES;
@@ -58,6 +59,10 @@ impl SetupImport<'_> {
             let file = theirs.file.as_deref().unwrap_or(file);
             let name = theirs.key.strip_prefix(&format!("{}.", entry.key)).unwrap_or(&theirs.key);
             let server = match is_server_name(name) {
+                // It may have said that it is off, and a variable of that name would be given to its program.
+                _ if name == INCLUDE || has_include(&theirs.value) => {
+                    Err("a file that it includes cannot be read".to_owned())
+                }
                 true => server(&theirs.value, &self.sealer),
                 false => Err("a name of a server has 1 to 64 letters, digits, `_`, `-` and `.`".to_owned()),
             };

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{StateOutcome, StatePart, Takeover, TakeoverMode};
 use crate::Failure;
-use crate::settings::{SettingError, SettingsFile, set_setting};
+use crate::settings::{SettingsFile, check_setting, set_setting};
 use crate::setup::{AGENTS, AgentMerge, UNCHANGEABLE, agents_of, setting_failure, tools_of};
 
 /// An agent as its settings have it.
@@ -34,6 +34,7 @@ impl Takeover<'_> {
         let file = self.state.config.clone().unwrap_or_else(|| self.state.dir.join("agents"));
         let (mut ours, is_changeable) = agents_of(self.home);
         let before = ours.clone();
+        let mut outcomes_by_id = Vec::new();
         for ConfiguredAgent { id, model, workspace, tools } in agents {
             let mut new = Map::new();
             new.extend(model.map(|model| ("model".to_owned(), model)));
@@ -56,9 +57,7 @@ impl Takeover<'_> {
                 outcomes.extend(kept.iter().map(|kept| StateOutcome::Kept(member(kept))));
                 outcomes
             };
-            for outcome in outcomes {
-                self.report(StatePart::Agent, &file, &id, outcome);
-            }
+            outcomes_by_id.push((id.clone(), outcomes));
             // What is set here counts.
             let here = ours.get(&id).and_then(|agent| agent.get("workspace")).and_then(Value::as_str);
             let path = here.map(str::to_owned).or(workspace).and_then(|path| expanded(&path));
@@ -66,15 +65,21 @@ impl Takeover<'_> {
                 self.workspaces.insert(id, path);
             }
         }
-        if ours != before && self.mode == TakeoverMode::Write {
-            let text = Value::Object(ours).to_string();
-            match set_setting(self.home, &SettingsFile::User, AGENTS, &text) {
-                Ok(_) => {}
-                // There are more than there may be. Everything else is taken.
-                Err(SettingError::Invalid(why)) => {
-                    self.report(StatePart::Agent, &file, AGENTS, StateOutcome::Failed(why));
-                }
-                Err(error) => return Err(setting_failure(error)),
+        let text = Value::Object(ours.clone()).to_string();
+        let checked = if ours == before { Ok(()) } else { check_setting(AGENTS, &text).map(drop) };
+        if let Err(why) = checked {
+            // There are more than there may be, or one that nothing can be set of. All else is taken.
+            self.workspaces.retain(|id, _| before.contains_key(id));
+            self.report(StatePart::Agent, &file, AGENTS, StateOutcome::Failed(why));
+        } else {
+            if ours != before && self.mode == TakeoverMode::Write {
+                set_setting(self.home, &SettingsFile::User, AGENTS, &text).map_err(setting_failure)?;
+            }
+            for (id, outcome) in outcomes_by_id
+                .into_iter()
+                .flat_map(|(id, all)| all.into_iter().map(move |outcome| (id.clone(), outcome)))
+            {
+                self.report(StatePart::Agent, &file, &id, outcome);
             }
         }
         let agents = self.config.get("agents").and_then(|agents| agents.get("defaults"));

@@ -93,6 +93,11 @@ impl Takeover<'_> {
             Some(Value::Array(list)) => list,
             _ => Vec::new(),
         };
+        // Which agent one is whose file is missing is not known: it is none of those that are named.
+        let named = list.len();
+        list.retain(|agent| agent.get(INCLUDE).is_none() || agent.get("id").is_some());
+        let is_unknown =
+            list.len() < named || problems.iter().any(|problem| problem.line == 0 && is_of_agents(problem));
         for agent in list.iter_mut().filter_map(Value::as_object_mut) {
             if agent.remove(INCLUDE).is_some() {
                 let id = agent.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -101,11 +106,7 @@ impl Takeover<'_> {
             }
         }
         // Agents of the file that is missing have their directories.
-        let is_unknown = |problem: &IncludeProblem| problem.line == 0 && is_of_agents(problem);
-        if is_missing(&["", "agents", "agents.list"])
-            || problems.iter().any(is_unknown)
-            || list.iter().any(|agent| agent.get("id").is_none())
-        {
+        if is_missing(&["", "agents", "agents.list"]) || is_unknown {
             let is_listed = |id: &str, list: &[Value]| list.iter().any(|agent| id_of(agent) == id);
             let ids: Vec<String> = self.state.agents.iter().map(|agent| agent.id.clone()).collect();
             for id in ids.into_iter().filter(|id| is_agent_id(id)) {
@@ -139,8 +140,9 @@ impl Takeover<'_> {
             let Some(value) = of.get_mut(member) else { return };
             let before = left.len();
             put_in_variables(value, &format!("{key}.{member}"), &env, &mut left);
+            let is_lost = value.is_null() || value.get("primary").is_some_and(Value::is_null);
             // In `tools` null stands for what cannot be read, and closes it.
-            if left.len() > before && member != "tools" && member != "exec" {
+            if left.len() > before && is_lost && member != "tools" && member != "exec" {
                 of.as_object_mut().map(|of| of.remove(member));
             }
         };

@@ -567,7 +567,7 @@ fn exported_job(
         return Err("it is work of this program, which is not there");
     };
     let agents = workspaces.get(Path::new(&work.cwd)).map(Vec::as_slice).unwrap_or_default();
-    let own = work.agent.as_ref().filter(|agent| is_agent_id(agent));
+    let own = work.agent.as_ref().filter(|agent| agents.contains(agent));
     let agent = own.or_else(|| agents.first()).ok_or("its directory is that of no agent")?;
     let mut notes = Vec::new();
     if own.is_none() && agents.len() > 1 {

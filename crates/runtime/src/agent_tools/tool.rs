@@ -87,9 +87,7 @@ impl ConversationTool {
             .map_err(|error| format!("Invalid arguments: {error}"))?;
         let (conversations, sessions) =
             self.tools.bound().ok_or("The conversations of this process are ending. Nothing was done.")?;
-        // What is owed is what runs: a run that a crash broke off goes on before the turn that waits behind it.
-        let owed = conversations.replies().and_then(|replies| replies.owed(&self.own));
-        let group = owed.map(|owed| owed.group()).or_else(|| conversations.active_group(&self.own));
+        let group = conversations.running_group(&self.own);
         let (own, tools) = (self.own.clone(), self.tools.clone());
         let caller = Caller { own, conversations, sessions, group, tools };
         let session = |name: Option<String>| name.ok_or_else(|| "`session` is missing.".to_owned());

@@ -5,6 +5,7 @@ use quipu::store::{Commit, Durability, Graph, InboxItem, Op, StoreError, convers
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::said::SAID;
 use super::{named_session, row_ops};
 use crate::keys::SessionKey;
 
@@ -90,6 +91,9 @@ pub async fn bind_conversation(
     let mut ops = Vec::new();
     if binding == ConversationBinding::Bound {
         ops.extend(row_ops(key, bound.is_some(), &imported.session));
+        // It is of the session before this one: nothing is known of this one but when it was written.
+        let said = work.inbox.iter().find(|row| row.id.as_str() == SAID);
+        ops.extend(said.map(|said| Op::InboxTake { session: inbox.clone(), item: said.id.clone() }));
     }
     if origin.as_ref() != Some(&kept) {
         ops.extend(before.map(|_| Op::InboxTake { session: inbox.clone(), item: ORIGIN.into() }));

@@ -8,7 +8,7 @@ use super::Inner;
 use crate::keys::SessionKey;
 
 /// The row of an inbox that says when a person last said something.
-const SAID: &str = "said";
+pub(super) const SAID: &str = "said";
 
 /// What the row says.
 #[derive(Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use quipu::protocol::{
-    AuthorClass, BackgroundEnd, BackgroundId, Content, Ending, Envelope, Event, Message, Origin, Provenance,
-    UserInput,
+    AuthorClass, BackgroundEnd, BackgroundId, Content, Ending, Envelope, Event, Message, Origin, Outcome,
+    Provenance, RunId, UserInput,
 };
 use quipu::{BACKGROUND_MESSAGE, Delivery, Session};
 use serde::Deserialize;
@@ -39,6 +39,10 @@ struct EndedCommand {
 struct CommandStarts {
     /// In the name of whom each was started.
     groups: HashMap<BackgroundId, MessageGroup>,
+    /// The run under way.
+    run: Option<RunId>,
+    /// What ended in it.
+    ended_in_run: Vec<BackgroundId>,
     in_a_row: u32,
 }
 
@@ -49,12 +53,12 @@ impl Conversations {
     /// could begin itself again and again.
     pub async fn follow_commands(&self, key: SessionKey, session: Session) {
         let Ok((_, mut events)) = session.subscribe(Delivery::Live).await else { return };
+        let mut starts = CommandStarts { run: session.view().run, ..CommandStarts::default() };
         drop(session);
-        let mut starts = CommandStarts::default();
         while let Some(envelope) = events.next().await {
             if let Event::BackgroundStarted { id, .. } = &envelope.event
                 && !key.is_heartbeat()
-                && let Some(group) = self.active_group(&key)
+                && let Some(group) = self.running_group(&key)
             {
                 starts.begun(id.clone(), group);
             }
@@ -89,7 +93,31 @@ impl CommandStarts {
 
     /// The message about a command that ended by itself while nothing ran, and in the name of whom.
     fn ended(&mut self, Envelope { run, event, .. }: &Envelope) -> Option<(UserInput, MessageGroup)> {
-        let Event::MessageEnded { message, ending: Ending::Committed(_), .. } = event else { return None };
+        let message = match event {
+            Event::MessageEnded { message, ending: Ending::Committed(_), .. } => message,
+            Event::RunStarted => {
+                self.run.clone_from(run);
+                return None;
+            }
+            Event::RunEnded { outcome } => {
+                // One that was stopped, or that failed, is not followed by another one.
+                for id in self.ended_in_run.drain(..).filter(|_| *outcome != Outcome::Done) {
+                    self.groups.remove(&id);
+                }
+                self.run = None;
+                return None;
+            }
+            // Nothing more is said of it.
+            Event::BackgroundEnded { id, end: BackgroundEnd::Killed(_), .. } => {
+                self.groups.remove(id);
+                return None;
+            }
+            Event::BackgroundEnded { id, .. } => {
+                self.ended_in_run.extend(self.run.is_some().then(|| id.clone()));
+                return None;
+            }
+            _ => return None,
+        };
         let custom = match &**message {
             Message::Custom(custom) if custom.custom_type == BACKGROUND_MESSAGE => custom,
             Message::User(user) => {
@@ -102,9 +130,8 @@ impl CommandStarts {
         };
         let EndNote { background: EndedCommand { ended, end } } = custom.details.as_ref()?.read().ok()?;
         let group = self.groups.remove(&ended)?;
-        let ended_alone = !matches!(end, BackgroundEnd::Killed(_));
-        if run.is_some() || !ended_alone {
-            // The model of that run reads it, or somebody wanted it so.
+        if self.run.is_some() && *run == self.run {
+            // The model of that run reads it.
             return None;
         }
         self.in_a_row += 1;

@@ -177,7 +177,10 @@ impl<'a> Follow<'a> {
                 RunStep::Event(None) => break,
                 RunStep::Event(Some(envelope)) => {
                     // What another front of the session runs belongs to nobody here: this run was still to begin.
-                    let is_own = self.run.is_none() || envelope.run.is_none() || envelope.run == self.run;
+                    let is_own = self.run.is_none()
+                        || envelope.run.is_none()
+                        || envelope.run == self.run
+                        || envelope.run == self.seen;
                     if is_own {
                         self.arrives(&envelope.event).await;
                     }

@@ -696,16 +696,17 @@ fn end_of_a_command_is_answered_where_it_was_asked_for() {
 
 #[test]
 fn run_about_the_end_of_a_command_can_be_stopped() {
-    let start = r#"{"command":"true","run_in_background":true}"#;
+    let start = r#"{"command":"read -r line < gate","run_in_background":true}"#;
     let bash = Answer::new().tool_call("c1", "bash", start).reply();
-    let (started, ended) = (Gate::new(), Gate::new());
-    let world =
-        world_with([bash, gated(&started, "Started."), gated(&ended, "It ended."), says("Hi.")], &json!({}));
+    let ended = Gate::new();
+    let world = world_with([bash, says("Started."), gated(&ended, "It ended."), says("Hi.")], &json!({}));
+    let gate = world.path("work/gate");
+    nix::unistd::mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let server = Server::start(&world);
     queued(&server, MAIN, &json!({ "text": "Start it." }));
-    started.open();
     let mut reader = Reader::of(&server, MAIN);
     assert_eq!(taken(&server, &mut reader), "Started.");
+    std::fs::write(&gate, "done\n").unwrap();
     while world.requests().len() < 3 {}
     assert_eq!(server.post(&format!("/v1/conversations/{MAIN}/stop"), &json!({})).status, 204);
     queued(&server, MAIN, &json!({ "text": "Hello?" }));
