@@ -24,8 +24,8 @@ impl SetupImport<'_> {
                 set_setting(self.home, &SettingsFile::User, ours, &words_of(&value))
                     .map_err(setting_failure)?;
             }
-            self.set.insert(ours.to_owned());
             why.push_str(&format!("; `{ours}` is {value} until you set it"));
+            self.closed.insert(ours, value);
         }
         Ok(why)
     }
@@ -34,7 +34,7 @@ impl SetupImport<'_> {
     fn is_of_user(&self, name: &str) -> bool {
         let config = self.home.config();
         let is_set = Key::named(name).is_some_and(|key| matches!(config.row(key).source, Source::User(_)));
-        is_set && !self.set.contains(name)
+        is_set && !self.set.contains(name) && !self.closed.contains_key(name)
     }
 }
 

@@ -13,7 +13,7 @@ mod servers;
 mod table;
 mod values;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use quipu::Sealer;
@@ -125,6 +125,7 @@ pub fn import_settings(
         sealer: Sealer::new(home.seal_key().unwrap_or_default()),
         reports: Vec::new(),
         set: BTreeSet::new(),
+        closed: BTreeMap::new(),
     };
     let (mut found, mut places) = (false, Vec::new());
     for agent in &wanted {
@@ -153,8 +154,10 @@ struct SetupImport<'a> {
     has_variables: bool,
     sealer: Sealer,
     reports: Vec<SetupReport>,
-    /// What this import has set, or closed.
+    /// What this import has set.
     set: BTreeSet<String>,
+    /// What it has closed, and with which values.
+    closed: BTreeMap<&'static str, Value>,
 }
 
 impl SetupImport<'_> {
@@ -500,6 +503,10 @@ impl SetupImport<'_> {
         }
         if matches!(key.kind, Kind::List(_)) && !value.is_array() {
             return Ok(SetupOutcome::Left(format!("{ours} is a list")));
+        }
+        if let Some(closed) = self.closed.get(ours.as_str()) {
+            let is_same = closed == value;
+            return Ok(if is_same { SetupOutcome::Same { ours } } else { SetupOutcome::Kept { ours } });
         }
         let config = self.home.config();
         let row = config.row(key);
