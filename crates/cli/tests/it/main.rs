@@ -242,6 +242,7 @@ mod skills;
 mod slash;
 #[cfg(test)]
 mod state_limits;
+#[cfg(test)]
 mod state_takeover;
 #[cfg(test)]
 mod stays;
