@@ -671,6 +671,15 @@ fn missing_file_of_a_list_or_a_server_leaves_no_trace() {
         ours(&world, "settings.json")["tools"],
         json!({ "deny": ["*"], "byGroup": { "irc:#a": { "deny": ["exec"] } } })
     );
+    // A file behind one that is there may have said otherwise.
+    put(&world, "home/.openclaw/base.json5", r#"{ mode: "off", workspaceAccess: "rw" }"#);
+    let theirs = r#"{ agents: { defaults: { sandbox: { $include: ["./base.json5", "./gone.json5"] } } } }"#;
+    put(&world, "home/.openclaw/openclaw.json", theirs);
+    world.run(&["import", "--settings", "openclaw"]).ok();
+    assert_eq!(
+        ours(&world, "settings.json")["sandbox"],
+        json!({ "mode": "all", "scope": "session", "workspaceAccess": "none" })
+    );
     let servers = ours(&world, "mcp.json")["mcpServers"].clone();
     assert_eq!(servers.as_object().unwrap().keys().collect::<Vec<_>>(), ["z"]);
     // What was taken before stays, whatever a later import cannot read.

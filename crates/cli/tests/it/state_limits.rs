@@ -192,3 +192,28 @@ fn too_many_agents_keep_nothing_else_from_being_taken() {
     assert_eq!((failed.len(), &failed[0]["part"]), (1, &json!("agent")), "{failed:?}");
     assert_eq!(texts(&lines, "credential", "anthropic:default").len(), 1, "{:?}", lines.len());
 }
+
+#[test]
+fn default_agent_is_none_that_is_named_where_a_file_is_missing() {
+    let job = json!({ "id": "j", "schedule": { "kind": "every", "everyMs": 86_400_000 },
+        "payload": { "kind": "agentTurn", "message": "x" } });
+    let jobs = json!({ "version": 1, "jobs": [job] }).to_string();
+    let of = |list: &str| {
+        let world = World::new([]);
+        let dir = world.path("home/.openclaw");
+        std::fs::create_dir_all(world.path("home/w/ops")).unwrap();
+        std::fs::create_dir_all(dir.join("agents/main/agent")).unwrap();
+        let config = format!("{{ agents: {{ defaults: {{ workspace: '~/w' }}, list: [ {list} ] }} }}");
+        put(&dir, "openclaw.json", config);
+        put(&dir, "cron/jobs.json", &jobs);
+        let lines = world.run(&["import", "--state", "openclaw", "--json"]).json_lines();
+        let agents = world.run(&["config", "get", "agents.byId"]).ok().json();
+        (texts(&lines, "job", "j").concat(), agents["ops"]["workspace"].clone())
+    };
+    let (job, workspace) = of("{ $include: './gone.json5' }, { id: 'ops' }");
+    assert!(job.contains("which one is the default one cannot be known"), "{job}");
+    assert_eq!(workspace, "~/w/ops");
+    let (job, workspace) = of("{ $include: './gone.json5' }, { id: 'ops', default: true }");
+    assert!(job.contains("openclaw/j"), "{job}");
+    assert_eq!(workspace, "~/w");
+}

@@ -18,6 +18,7 @@ impl SetupImport<'_> {
         closings.dedup();
         for (ours, value) in closings {
             if self.is_of_user(ours) {
+                why.push_str(&format!("; your `{ours}` stays, and nothing else is closed for it"));
                 continue;
             }
             if !self.dry_run {
@@ -64,10 +65,11 @@ pub(super) fn missing_in(agent: &SetupAgent, object: &Entry) -> Vec<&'static str
         return Vec::new();
     }
     let is_within = |name: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
-    // A list that is there is not whole where a file is missing: lists are joined.
+    // Where a file is missing, lists are not whole, as they are joined, and what another file says may have been said anew.
     let is_partial = object.value.get(INCLUDE).is_some();
     let is_missing = |theirs: &str| {
-        let is_there = object.nearest(theirs).key == theirs;
+        let found = object.nearest(theirs);
+        let is_there = found.key == theirs && (!is_partial || found.file == object.file);
         is_within(theirs) && (!is_there || is_partial && theirs.ends_with(".deny"))
     };
     let rows = agent.rows.iter().filter_map(|row| match row {

@@ -106,7 +106,9 @@ impl Takeover<'_> {
         // Of those that say nothing else, the first one is meant.
         let listed = || list.into_iter().flatten();
         let marked = listed().find(|theirs| theirs.get("default") == Some(&Value::Bool(true)));
-        let default = marked.or_else(|| listed().next()).map_or_else(|| MAIN.to_owned(), id_of);
+        self.is_default_unknown &= marked.is_none();
+        let first = || listed().next().filter(|_| !self.is_default_unknown);
+        let default = marked.or_else(first).map_or_else(|| MAIN.to_owned(), id_of);
         self.default_agent.clone_from(&default);
         let mut found: Vec<ConfiguredAgent> = Vec::new();
         for (at, theirs) in list.into_iter().flatten().enumerate() {

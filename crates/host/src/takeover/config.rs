@@ -98,6 +98,7 @@ impl Takeover<'_> {
         list.retain(|agent| agent.get(INCLUDE).is_none() || agent.get("id").is_some());
         let is_unknown =
             list.len() < named || problems.iter().any(|problem| problem.line == 0 && is_of_agents(problem));
+        self.is_default_unknown = is_unknown || is_missing(&["", "agents", "agents.list"]);
         for agent in list.iter_mut().filter_map(Value::as_object_mut) {
             if agent.remove(INCLUDE).is_some() {
                 let id = agent.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();

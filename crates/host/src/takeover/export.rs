@@ -567,10 +567,13 @@ fn exported_job(
         return Err("it is work of this program, which is not there");
     };
     let agents = workspaces.get(Path::new(&work.cwd)).map(Vec::as_slice).unwrap_or_default();
-    let own = work.agent.as_ref().filter(|agent| agents.contains(agent));
-    let agent = own.or_else(|| agents.first()).ok_or("its directory is that of no agent")?;
+    let agent = match &work.agent {
+        Some(own) if !agents.contains(own) => return Err("its agent does not work in its directory"),
+        Some(own) => own,
+        None => agents.first().ok_or("its directory is that of no agent")?,
+    };
     let mut notes = Vec::new();
-    if own.is_none() && agents.len() > 1 {
+    if work.agent.is_none() && agents.len() > 1 {
         notes.push(format!("{} agents work in its directory; it is one of `{agent}`", agents.len()));
     }
     let schedule = match &scheduled.when {

@@ -134,6 +134,9 @@ impl Takeover<'_> {
             Some(_) => notes.push("each run has a session of its own".to_owned()),
         }
         let named = text(theirs, "agentId").filter(|id| !id.trim().is_empty());
+        if named.is_none() && self.is_default_unknown {
+            return Err("it names no agent, and which one is the default one cannot be known".to_owned());
+        }
         let agent =
             named.map_or_else(|| self.default_agent.clone(), |id| AgentId::normalise(&id).to_string());
         let cwd = self.workspaces.get(&agent).and_then(|path| path.to_str());

@@ -54,6 +54,8 @@ pub struct Takeover<'a> {
     workspaces: BTreeMap<String, PathBuf>,
     /// The agent that is meant where none is named.
     default_agent: String,
+    /// A file is missing that may name another default agent.
+    is_default_unknown: bool,
     /// Something that may say what agents may run could not be read.
     lacks_approvals: bool,
     reports: Vec<StateReport>,
@@ -80,6 +82,7 @@ impl<'a> Takeover<'a> {
             config: Value::Null,
             workspaces: BTreeMap::new(),
             default_agent: MAIN.to_owned(),
+            is_default_unknown: false,
             lacks_approvals: false,
             reports: Vec::new(),
         };
@@ -118,7 +121,7 @@ impl<'a> Takeover<'a> {
     /// What is wrong with our own files.
     pub fn settings(&mut self) -> Result<(), Failure> {
         self.take_agents()?;
-        if self.mode == TakeoverMode::Write {
+        if self.mode == TakeoverMode::Write && !self.is_default_unknown {
             default_agent::keep(self.home, &self.default_agent)?;
         }
         self.take_credentials()?;

@@ -99,6 +99,10 @@ impl CommandStarts {
                 self.run.clone_from(run);
                 return None;
             }
+            Event::Lagged { snapshot, .. } => {
+                self.run = snapshot.run.as_ref().map(|run| run.id.clone());
+                return None;
+            }
             Event::RunEnded { outcome } => {
                 // One that was stopped, or that failed, is not followed by another one.
                 for id in self.ended_in_run.drain(..).filter(|_| *outcome != Outcome::Done) {
@@ -113,7 +117,8 @@ impl CommandStarts {
                 return None;
             }
             Event::BackgroundEnded { id, .. } => {
-                self.ended_in_run.extend(self.run.is_some().then(|| id.clone()));
+                // Also one whose beginning is being stored.
+                self.ended_in_run.extend(run.is_some().then(|| id.clone()));
                 return None;
             }
             _ => return None,
