@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use futures_util::future::BoxFuture;
 use quipu_machine::{
     Draft, EpochReason, Limits, Machine, Prefix, QueuedInput, Start, TODO_WIDGET, todo_lines,
 };
@@ -161,7 +162,20 @@ impl Engine {
     ///
     /// # Errors
     /// `NoSuchSession`, `Notes`, `BadTool`, `Broken`, `Store`.
-    pub async fn open(&self, id: &SessionId, options: SessionOptions) -> Result<OpenedSession, OpenError> {
+    pub fn open<'a>(
+        &'a self,
+        id: &'a SessionId,
+        options: SessionOptions,
+    ) -> BoxFuture<'a, Result<OpenedSession, OpenError>> {
+        // Boxed in this crate: each crate that awaits an `async fn` gets a copy of its code.
+        Box::pin(self.open_standing(id, options))
+    }
+
+    async fn open_standing(
+        &self,
+        id: &SessionId,
+        options: SessionOptions,
+    ) -> Result<OpenedSession, OpenError> {
         if [NOTES, PAST].iter().any(|prefix| id.as_str().starts_with(prefix)) {
             let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
             if self.store.sessions(query).await?.iter().any(takes_no_prompts) {
@@ -399,7 +413,18 @@ impl Engine {
     }
 
     /// What the options make of a session: its tools, and what its requests begin with. Asks its sources.
-    async fn make(
+    fn make<'a>(
+        &'a self,
+        id: &'a SessionId,
+        options: &'a SessionOptions,
+        past: Option<&'a Past>,
+        depth: u32,
+    ) -> BoxFuture<'a, Result<SessionParts, OpenError>> {
+        // As in [`Engine::open`].
+        Box::pin(self.make_parts(id, options, past, depth))
+    }
+
+    async fn make_parts(
         &self,
         id: &SessionId,
         options: &SessionOptions,

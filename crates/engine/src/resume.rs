@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use quipu_dag::{Blob, Verdict};
 use quipu_protocol::{
     AssistantMessage, BashExecutionMessage, BlobId, Body, CallId, CallRecord, Checkpoint, ChunkId,
@@ -84,7 +85,12 @@ impl Past {
     }
 }
 
-pub(crate) async fn read_past(store: &dyn Graph, head: NodeId) -> Result<Past, OpenError> {
+pub(crate) fn read_past(store: &dyn Graph, head: NodeId) -> BoxFuture<'_, Result<Past, OpenError>> {
+    // As in [`Engine::open`](crate::Engine::open).
+    Box::pin(gather_past(store, head))
+}
+
+async fn gather_past(store: &dyn Graph, head: NodeId) -> Result<Past, OpenError> {
     let (mut lineage, mut steps) = read_context(store, head).await?;
     // What is forgotten while it is read counts.
     let hidden = store.hidden();

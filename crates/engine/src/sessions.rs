@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use futures_util::future::BoxFuture;
 use quipu_dag::Node;
 use quipu_machine::Draft;
 use quipu_protocol::{Entry, Json, Message, NAME_LIMIT, NodeId, SessionId, SessionStart, UnixMs};
@@ -117,7 +118,17 @@ impl Engine {
         self.fork_standing(at, cwd, Stand::Behind).await
     }
 
-    async fn fork_standing(
+    fn fork_standing<'a>(
+        &'a self,
+        at: NodeId,
+        cwd: Option<&'a Path>,
+        stand: Stand,
+    ) -> BoxFuture<'a, Result<ForkReport, ChangeError>> {
+        // As in [`Engine::open`].
+        Box::pin(self.make_fork(at, cwd, stand))
+    }
+
+    async fn make_fork(
         &self,
         at: NodeId,
         cwd: Option<&Path>,

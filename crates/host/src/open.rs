@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use quipu::{
     Delivery, Engine, Follower, Hook, Limits, LiveChanges, Models, OpenedSession, QueueDrain, SessionOptions,
 };
@@ -90,7 +91,12 @@ struct SessionPlan {
 ///
 /// # Errors
 /// [`FailureKind::Asks`](crate::FailureKind::Asks) when something has to be answered first; else why it cannot be opened.
-pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, Failure> {
+pub fn open<'a>(home: &'a Home, request: &'a OpenRequest) -> BoxFuture<'a, Result<StartedSession, Failure>> {
+    // Boxed in this crate: each crate that awaits an `async fn` gets a copy of its code.
+    Box::pin(open_session(home, request))
+}
+
+async fn open_session(home: &Home, request: &OpenRequest) -> Result<StartedSession, Failure> {
     if request.cwd.is_some() && matches!(request.which, SessionTarget::New | SessionTarget::Newest) {
         return Err(Failure::request("a working directory was given, but no session to continue in it")
             .advise(Advice::NameForDirectory));

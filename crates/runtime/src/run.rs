@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use quipu::Delivery;
-use quipu::protocol::{Ack, Command, Envelope, ItemId, Outcome, RunId, SessionId};
+use quipu::protocol::{Ack, Command, Envelope, ItemId, Outcome, RunId, SessionId, UnixMs, UserInput};
 use tokio::sync::{Notify, mpsc};
 
 use crate::conversation_rules::TurnCause;
 use crate::keys::SessionKey;
 use crate::lanes::{LaneStatus, Lanes, MAIN_LANE, TaskHandle};
 use crate::queue::{
-    Authority, BusyMode, DropReason, InboxError, InboxEvents, MessageGroup, MessageInbox, NewMessage,
-    QueueEffect, QueueInput, QueuePolicy, QueueRefusal, QueueTurn, QueuedMessage,
+    Authority, BusyMode, DropReason, DropRule, InboxError, InboxEvents, MessageGroup, MessageInbox,
+    NewMessage, QueueEffect, QueueInput, QueuePolicy, QueueRefusal, QueueTurn, QueuedMessage,
 };
 use crate::replies::{OwedReply, Replies, ReplyFlow, SaidMessage, files_of};
 use crate::source::SessionSource;
@@ -57,6 +57,24 @@ pub struct RunRequest {
     pub message: NewMessage,
     /// What becomes of it while the conversation is busy.
     pub policy: QueuePolicy,
+}
+
+impl RunRequest {
+    /// A message of the system, in the name of `group`: it waits behind everything else, and where `cap` wait it is refused, so that it drops
+    /// nothing that somebody wrote.
+    pub(crate) fn of_system(
+        key: SessionKey,
+        group: MessageGroup,
+        input: UserInput,
+        at: UnixMs,
+        cap: usize,
+    ) -> Self {
+        let MessageGroup { route, authority, .. } = group;
+        let message = NewMessage { message_id: None, route, authority, from: None, input, at };
+        let policy =
+            QueuePolicy { mode: BusyMode::Followup, debounce: Duration::ZERO, cap, drop: DropRule::New };
+        Self { key, message, policy }
+    }
 }
 
 /// What happens to a message. The last is `Dropped` or `Ended`.

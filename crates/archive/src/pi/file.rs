@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet, hash_map};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use quipu_dag::Node;
@@ -154,7 +155,17 @@ impl SessionFile {
     ///
     /// # Errors
     /// As [`SessionFile::open`].
-    pub async fn read(
+    pub fn read<'a>(
+        self,
+        store: &'a Arc<dyn Graph>,
+        sealer: &'a Arc<Sealer>,
+        progress: &'a (dyn Fn(Progress) + Sync),
+    ) -> Pin<Box<dyn Future<Output = Result<Self, ArchiveError>> + Send + 'a>> {
+        // Boxed in this crate: each crate that awaits an `async fn` gets a copy of its code.
+        Box::pin(self.read_found(store, sealer, progress))
+    }
+
+    async fn read_found(
         self,
         store: &Arc<dyn Graph>,
         sealer: &Arc<Sealer>,

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Json, NodeId, SessionId, UnixMs};
@@ -152,7 +153,19 @@ impl ImportedFile {
 
 /// Reads a file and puts what is new into the store. Where a note says how far it was read, and it has only grown since, what
 /// was read is hashed and what came after it read; where it is in memory how far, what came after it alone.
-pub(super) async fn take(
+pub(super) fn take<'a>(
+    store: &'a Arc<dyn Graph>,
+    sealer: &'a Arc<Sealer>,
+    file: File,
+    path: &'a Path,
+    before: PriorState<'a>,
+    options: &'a ImportOptions<'a>,
+) -> Pin<Box<dyn Future<Output = Result<ImportedFile, ArchiveError>> + Send + 'a>> {
+    // As in [`SessionFile::read`](super::SessionFile::read).
+    Box::pin(take_file(store, sealer, file, path, before, options))
+}
+
+async fn take_file(
     store: &Arc<dyn Graph>,
     sealer: &Arc<Sealer>,
     file: File,

@@ -229,6 +229,7 @@ fn hooks_of_the_user_are_called_as_without_quipu() {
                 world.run(&["git", "enable"]).ok();
             }
             world.run(&["-p", "go"]).ok();
+            let said: String = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
             let log = std::fs::read_to_string(world.path("work/log")).unwrap();
             let root = world.path("").display().to_string();
             // A relative path is looked up in the new worktree, where there is none, and not where it is made from.
@@ -239,8 +240,13 @@ fn hooks_of_the_user_are_called_as_without_quipu() {
             assert_eq!(message.contains("Quipu-Node"), consent, "{message}");
             let last = git(&world, &["log", "-1", "--format=%B", "wt", "--"]);
             // A relative path leads nowhere in the other worktree.
-            assert_eq!(last.contains("Checked-by: hook"), place != "relative", "{last}");
-            assert_eq!(last.contains("Quipu-Node"), consent, "{last}");
+            assert_eq!(
+                last.contains("Checked-by: hook"),
+                place != "relative",
+                "{last}{said}{}",
+                log.join("\n")
+            );
+            assert_eq!(last.contains("Quipu-Node"), consent, "{last}{said}{}", log.join("\n"));
         }
         // Numbers of processes are in no line; the message file of a worktree is named by its path.
         assert_eq!(logs[0], logs[1], "{place}");

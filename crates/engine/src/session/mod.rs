@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::mailbox;
+use futures_util::future::BoxFuture;
 use quipu_protocol::{
     AbortTarget, Ack, Answer, Ask, AskId, AskKind, Command, Ending, Event, ItemId, Json, Message, Model,
     MoveFiles, NodeId, Notice, Outcome, QueueMode, Refusal, RunId, Scope, SessionId, SessionProfile, Setting,
@@ -320,7 +321,12 @@ impl Session {
         self.send_with(command, CommandInfo::Nothing).await
     }
 
-    async fn send_with(&self, mut command: Command, mut found: CommandInfo) -> Result<Ack, Refusal> {
+    fn send_with(&self, command: Command, found: CommandInfo) -> BoxFuture<'_, Result<Ack, Refusal>> {
+        // Boxed in this crate: each crate that awaits an `async fn` gets a copy of its code.
+        Box::pin(self.carry_out(command, found))
+    }
+
+    async fn carry_out(&self, mut command: Command, mut found: CommandInfo) -> Result<Ack, Refusal> {
         let mut _granting = None;
         // Here and not in the task, which must not be held up by a large message.
         match &mut command {

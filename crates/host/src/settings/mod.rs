@@ -58,6 +58,7 @@ pub use self::publish::{settings_schema, settings_table};
 pub use self::shared::{HookBudget, SharedHistory};
 pub use self::table::{Effect, Item, KEYS, Key, Kind, ProjectUse};
 pub use self::tool_policies::PolicyTable;
+pub(crate) use self::tool_policies::{closed_members, no_tools};
 pub use self::tools::ToolSettings;
 pub(crate) use self::tools::UNREADABLE;
 use quipu::rules::{Effect as RuleEffect, Rule};

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use quipu_policy::ToolPolicy;
 use serde_json::{Map, Value, json};
 
-use super::tool_policies::{check_agent, policy_of};
-
 use super::heartbeat;
+use super::tool_policies::{check_agent, no_tools, policy_of};
 
 /// Agents at most.
 const AGENTS: usize = 256;
@@ -63,7 +62,7 @@ pub(super) fn named<'a>(agents: &'a BTreeMap<String, NamedAgent>, id: &str) -> O
 
 /// What stands for agents that cannot be read: no tools, and nothing to spend.
 pub(super) fn closed() -> Value {
-    json!({ "tools": { "deny": ["*"] }, "budget": { "daily": 0 } })
+    json!({ "tools": no_tools(), "budget": { "daily": 0 } })
 }
 
 /// Whether a budget can be read.

@@ -29,14 +29,14 @@ pub enum PolicyTable {
 /// The members that hold policies.
 const LISTS: [&str; 3] = ["allow", "alsoAllow", "deny"];
 
-/// What holds where nothing can be read.
-fn closed() -> Value {
+/// The policy that takes all tools: what holds where one cannot be read.
+pub(crate) fn no_tools() -> Value {
     json!({ "deny": ["*"] })
 }
 
 /// A table of policies of which nothing can be read.
-pub(super) fn closed_members() -> Value {
-    json!({ OTHERS: closed() })
+pub(crate) fn closed_members() -> Value {
+    json!({ OTHERS: no_tools() })
 }
 
 impl PolicyTable {
@@ -114,7 +114,7 @@ pub(super) fn check_table(
         good.insert(key.clone(), value);
     }
     if !is_open {
-        good.insert(OTHERS.to_owned(), closed());
+        good.insert(OTHERS.to_owned(), no_tools());
     }
     (good, problems)
 }
@@ -127,7 +127,7 @@ pub(super) fn check_agent(name: &str, value: &Value) -> (Value, Vec<String>) {
 
 /// A policy with these members, or the closed one; and what is wrong. `of` says who gets no tools then.
 fn check_policy(name: &str, members: &[&str], value: &Value, of: &str) -> (Value, Vec<String>) {
-    let refused = |why: String| (closed(), vec![format!("{why}; {of} no tools until it is corrected")]);
+    let refused = |why: String| (no_tools(), vec![format!("{why}; {of} no tools until it is corrected")]);
     let Some(written) = value.as_object() else { return refused(format!("{name} must be an object")) };
     let (mut kept, mut problems) = (Map::new(), Vec::new());
     for (member, value) in written {

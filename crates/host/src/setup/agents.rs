@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::entries::Entry;
 use super::includes::{INCLUDE, has_include};
 use super::{SetupImport, SetupOutcome, policies};
-use crate::settings::{EVERY_AGENT, Key, check_setting};
+use crate::settings::{EVERY_AGENT, Key, check_setting, no_tools};
 use crate::{Failure, Home, Source};
 
 /// Where agents stand.
@@ -142,7 +142,7 @@ impl SetupImport<'_> {
                     let why = format!("{label}.{member} would hold a secret, which is not copied");
                     outcomes.push(SetupOutcome::Left(why));
                     // Without its policy it would have all tools.
-                    *value = if member == "tools" { json!({ "deny": ["*"] }) } else { Value::Null };
+                    *value = if member == "tools" { no_tools() } else { Value::Null };
                 }
             }
             agent.retain(|_, value| !value.is_null());
@@ -220,7 +220,7 @@ impl AgentMerge {
 pub(crate) fn tools_of(id: &str, key: &str, theirs: &Value) -> (Option<Value>, Vec<(String, String)>) {
     if has_include(theirs) {
         let why = "a file that it includes cannot be read; it gets no tools here".to_owned();
-        return (Some(json!({ "deny": ["*"] })), vec![(key.to_owned(), why)]);
+        return (Some(no_tools()), vec![(key.to_owned(), why)]);
     }
     let mut taken = policies::agent(key, theirs);
     if taken.members.is_empty() && theirs.is_object() {
@@ -234,7 +234,7 @@ pub(crate) fn tools_of(id: &str, key: &str, theirs: &Value) -> (Option<Value>, V
             // What follows is about settings that stand in a file already.
             let why = why.split(';').next().unwrap_or_default();
             taken.left.push((key.to_owned(), format!("{why}; it gets no tools here")));
-            (Some(json!({ "deny": ["*"] })), taken.left)
+            (Some(no_tools()), taken.left)
         }
     }
 }

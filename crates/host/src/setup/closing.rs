@@ -6,7 +6,7 @@ use super::entries::Entry;
 use super::includes::INCLUDE;
 use super::table::{SetupAgent, SetupRow};
 use super::{SetupImport, setting_failure, words_of};
-use crate::settings::{Key, SettingsFile, set_setting};
+use crate::settings::{Key, SettingsFile, closed_members, set_setting};
 use crate::{Failure, Source};
 
 impl SetupImport<'_> {
@@ -42,7 +42,6 @@ impl SetupImport<'_> {
 /// What counts where a setting of another program cannot be read that narrows tools or confines commands.
 fn closing_of(ours: &str) -> Option<(&'static str, Value)> {
     let none = || json!(["*"]);
-    let of_others = || json!({ "*": { "deny": ["*"] } });
     Some(match ours {
         "tools.profile" => ("tools.profile", json!("minimal")),
         "tools.allow" | "tools.deny" => ("tools.deny", none()),
@@ -51,9 +50,9 @@ fn closing_of(ours: &str) -> Option<(&'static str, Value)> {
         "sandbox.mode" => ("sandbox.mode", json!("all")),
         "sandbox.scope" => ("sandbox.scope", json!("session")),
         "sandbox.workspaceAccess" => ("sandbox.workspaceAccess", json!("none")),
-        "tools.byProvider" => ("tools.byProvider", of_others()),
-        "tools.bySender" => ("tools.bySender", of_others()),
-        "tools.byGroup" => ("tools.byGroup", of_others()),
+        "tools.byProvider" => ("tools.byProvider", closed_members()),
+        "tools.bySender" => ("tools.bySender", closed_members()),
+        "tools.byGroup" => ("tools.byGroup", closed_members()),
         _ => return None,
     })
 }

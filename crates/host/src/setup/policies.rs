@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::includes::{INCLUDE, has_include};
-use crate::settings::check_setting;
+use crate::settings::{check_setting, no_tools};
 
 /// The setting of policies by provider.
 pub(super) const PROVIDERS: &str = "tools.byProvider";
@@ -35,11 +35,6 @@ impl TakenMembers {
 
 const UNKNOWN: &str = "there is no such setting here";
 const MISSING: &str = "a file that it includes cannot be read";
-
-/// What takes all tools.
-fn no_tools() -> Value {
-    json!({ "deny": ["*"] })
-}
 
 /// Whether a file is missing of an object itself, whose members may have said less.
 fn is_partial(value: &Value) -> bool {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::agents::id_of;
 use super::{StateOutcome, StatePart, Takeover};
+use crate::settings::no_tools;
 use crate::setup::{INCLUDE, IncludeProblem, put_in_variables, whole_config};
 
 /// Bytes of a file of settings at most.
@@ -83,7 +84,7 @@ impl Takeover<'_> {
             return;
         }
         let file = self.state.config.clone().unwrap_or_default();
-        let none = json!({ "deny": ["*"] });
+        let none = no_tools();
         let Some(config) = self.config.as_object_mut() else { return };
         let agents = config.entry("agents").or_insert(Value::Null);
         if !agents.is_object() {

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use super::settings::HeartbeatRules;
 use super::state::{Heartbeat, HeartbeatFile, HeartbeatReply, HeartbeatStep, WakeReason};
 use crate::keys::SessionKey;
-use crate::queue::{Authority, BusyMode, DropRule, NewMessage, QueuePolicy, Route};
+use crate::queue::MessageGroup;
 use crate::run::{AgentLoad, Conversations, RunError, RunOutcome, RunRequest};
 
 /// How long nothing is looked at, at most: a clock that was set is noticed then.
@@ -84,23 +84,7 @@ struct Inner {
 pub fn heartbeat_request(key: &SessionKey, prompt: &str, now: UnixMs) -> RunRequest {
     let input = UserInput::new(vec![Content::text(prompt.to_owned())])
         .from_source(Provenance::new(Origin::Schedule, AuthorClass::System));
-    RunRequest {
-        key: key.heartbeat(),
-        message: NewMessage {
-            message_id: None,
-            route: Route::default(),
-            authority: Authority::default(),
-            from: None,
-            input,
-            at: now,
-        },
-        policy: QueuePolicy {
-            mode: BusyMode::Followup,
-            debounce: Duration::ZERO,
-            cap: 1,
-            drop: DropRule::New,
-        },
-    }
+    RunRequest::of_system(key.heartbeat(), MessageGroup::default(), input, now, 1)
 }
 
 impl Heartbeats {

@@ -9,9 +9,7 @@ use super::said::last_said;
 use super::{HostSessions, Inner, ROW, Slot, SlotState, named_session};
 use crate::conversation_rules::{ConversationTimes, ResetPolicy, ResetSettings, SessionOwner};
 use crate::keys::SessionKey;
-
-/// How the ids of those rows of the outbox begin that say what is owed to a conversation.
-const OWED: &str = "owed-";
+use crate::replies::OWED;
 
 impl HostSessions {
     /// The conversation goes on in a new session; the one that it had stays in the history. Waits for the end of a run.

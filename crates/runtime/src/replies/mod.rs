@@ -32,7 +32,7 @@ pub(crate) use flow::ReplyFlow;
 use locks::{StripedGuard, StripedLocks};
 pub use post::{MESSAGE_TOOL, PostError, SESSIONS_CHANNEL};
 pub(crate) use post::{PostedMessage, ToolPost};
-pub(crate) use rows::OwedReply;
+pub(crate) use rows::{OWED, OwedReply};
 use rows::{OutboxRows, ReplyRow, StoredReply};
 pub(crate) use said::SaidMessage;
 

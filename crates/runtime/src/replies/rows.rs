@@ -116,6 +116,9 @@ pub(super) struct StoredReply {
     pub(super) delivery: Delivery,
 }
 
+/// How the ids of those rows of the outbox begin that say what is owed to a conversation.
+pub(crate) const OWED: &str = "owed-";
+
 /// A row of the outbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -127,7 +130,7 @@ pub(super) enum ReplyRow {
 impl ReplyRow {
     fn id(&self) -> ItemId {
         match self {
-            Self::Owed(owed) => format!("owed-{}", owed.turn).into(),
+            Self::Owed(owed) => format!("{OWED}{}", owed.turn).into(),
             Self::Reply(reply) => reply.delivery.key.as_str().into(),
         }
     }

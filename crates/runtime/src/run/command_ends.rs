@@ -1,7 +1,6 @@
 //! Commands in the background of conversations: what ends while nothing runs becomes a message of the system.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use quipu::protocol::{
     AuthorClass, BackgroundEnd, BackgroundId, Content, Ending, Envelope, Event, Message, Origin, Outcome,
@@ -12,7 +11,7 @@ use serde::Deserialize;
 
 use super::{Conversations, RunRequest};
 use crate::keys::SessionKey;
-use crate::queue::{BusyMode, CAP_LIMIT, DropRule, MessageGroup, NewMessage, QueuePolicy};
+use crate::queue::{CAP_LIMIT, MessageGroup};
 
 /// Messages in a row about commands, before somebody else has to say something: a command that its answer starts ends as well.
 const IN_A_ROW: u32 = 20;
@@ -63,23 +62,9 @@ impl Conversations {
                 starts.begun(id.clone(), group);
             }
             let Some((end, group)) = starts.ended(&envelope) else { continue };
-            let message = NewMessage {
-                message_id: None,
-                route: group.route,
-                authority: group.authority,
-                from: None,
-                input: end,
-                at: quipu_host::now(),
-            };
-            // It drops nothing that somebody wrote.
-            let policy = QueuePolicy {
-                mode: BusyMode::Followup,
-                debounce: Duration::ZERO,
-                cap: CAP_LIMIT,
-                drop: DropRule::New,
-            };
+            let request = RunRequest::of_system(key.clone(), group, end, quipu_host::now(), CAP_LIMIT);
             // Where it is refused, the note stands in the session all the same, and goes with the next message.
-            drop(self.start(RunRequest { key: key.clone(), message, policy }).await);
+            drop(self.start(request).await);
         }
     }
 }

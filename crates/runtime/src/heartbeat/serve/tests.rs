@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::job::{HeartbeatJob, heartbeat_job};
 use super::super::settings::HeartbeatSettings;
 use super::*;
+use crate::queue::{BusyMode, DropRule};
 
 /// 2026-11-29T12:00:00Z.
 const NOON: i64 = 1_795_953_600_000;
