@@ -180,20 +180,32 @@ pub struct LoopDetector {
     warned: BTreeMap<(LoopKind, String, LoopDigest), usize>,
     /// Results behind a compaction, while these are few.
     compacted: Option<Vec<(String, LoopDigest, LoopDigest)>>,
+    /// Two calls in turn of which one was rejected, and how many there were, until something else is called.
+    rejected: Option<(usize, [(String, LoopDigest); 2])>,
 }
 
 impl LoopDetector {
     /// The detector of a run that begins.
     pub fn new(settings: LoopSettings) -> Self {
         let settings = settings.in_order();
-        Self { settings, history: VecDeque::new(), warned: BTreeMap::new(), compacted: None }
+        Self { settings, history: VecDeque::new(), warned: BTreeMap::new(), compacted: None, rejected: None }
     }
 
     /// What is found before a call. One that is rejected is not remembered.
     pub fn before(&mut self, call: &LoopCall<'_>) -> LoopVerdict {
-        match self.found(call) {
-            Some(finding) if finding.is_critical => LoopVerdict::Block(finding),
+        match self.rejected_again(call).or_else(|| self.found(call)) {
+            Some(finding) if finding.is_critical => {
+                if finding.kind == LoopKind::PingPong
+                    && let Some(other) = self.history.back().filter(|record| !record.is_same(call))
+                {
+                    let pair =
+                        [(call.tool.to_owned(), call.arguments), (other.tool.clone(), other.arguments)];
+                    self.rejected = Some((finding.count, pair));
+                }
+                LoopVerdict::Block(finding)
+            }
             found => {
+                self.rejected = None;
                 self.remember(call);
                 match found.filter(|finding| self.is_news(finding, call)) {
                     Some(finding) => LoopVerdict::Warn(finding),
@@ -248,6 +260,14 @@ impl LoopDetector {
             self.warned.insert(key, bucket);
         }
         is_news
+    }
+
+    /// The other one of two calls in turn does not bring the one back that was rejected.
+    fn rejected_again(&self, call: &LoopCall<'_>) -> Option<LoopFinding> {
+        let (count, pair) = self.rejected.as_ref()?;
+        let is_one = pair.iter().any(|(tool, arguments)| tool == call.tool && *arguments == call.arguments);
+        let (kind, tool) = (LoopKind::PingPong, call.tool.to_owned());
+        is_one.then_some(LoopFinding { kind, tool, count: *count, is_critical: true })
     }
 
     fn found(&self, call: &LoopCall<'_>) -> Option<LoopFinding> {

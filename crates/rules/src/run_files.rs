@@ -98,6 +98,16 @@ impl RunFiles {
         if let Some(code) = known_code(arguments).filter(|_| base == "eval" && depth < DEPTH_LIMIT) {
             self.code(&code, depth + 1);
         }
+        // A whole command line in one word: `env -S`.
+        if base == "env" && depth < DEPTH_LIMIT {
+            for text in arguments.iter().filter_map(text_of) {
+                let line = ["--split-string=", "-S"].iter().find_map(|option| text.strip_prefix(option));
+                let line = line.unwrap_or(&text);
+                if line.contains(char::is_whitespace) {
+                    self.code(line, depth + 1);
+                }
+            }
+        }
         match nature(words) {
             Nature::Runs(_, rest) if depth < DEPTH_LIMIT => self.command(&rest, depth + 1),
             Nature::Code(code) if depth < DEPTH_LIMIT => self.code(&code, depth + 1),
@@ -359,7 +369,9 @@ fn text_of(word: &Word) -> Option<String> {
         Unit::Home => Some('~'),
         Unit::Unknown => None,
     };
-    word.units.iter().map(letter).collect()
+    let text: String = word.units.iter().map(letter).collect::<Option<_>>()?;
+    // The directory of the command.
+    Some(text.strip_prefix("~+/").map_or_else(|| text.clone(), |rest| format!("./{rest}")))
 }
 
 #[cfg(test)]
@@ -385,6 +397,10 @@ mod tests {
             ("bash -c './inner.sh && ls'", vec!["./inner.sh"]),
             ("echo $(./inner.sh)", vec!["./inner.sh"]),
             ("~/bin/tool", vec!["~/bin/tool"]),
+            ("~+/bin/tool", vec!["./bin/tool"]),
+            ("env -S './run.sh a'", vec!["./run.sh"]),
+            ("env -S'./run.sh a'", vec!["./run.sh"]),
+            ("env --split-string='A=1 ./run.sh a'", vec!["./run.sh"]),
             ("'./with space' a", vec!["./with space"]),
             ("sudo ./run.sh", vec!["./run.sh"]),
             ("case x in *) ./hidden.sh;; esac", vec!["./hidden.sh"]),
@@ -401,6 +417,8 @@ mod tests {
         assert_eq!(scripts("python3 tool.py data.csv"), ["tool.py", "data.csv"]);
         assert_eq!(scripts("node --require ./hook.js app.js"), ["-./hook.js", "app.js"]);
         assert_eq!(scripts("bash build.sh"), ["build.sh"]);
+        assert_eq!(scripts("sh ~+/run.sh"), ["./run.sh"]);
+        assert_eq!(scripts("env -S 'sh run.sh'"), ["run.sh"]);
         assert_eq!(scripts("source env.sh && . other.sh"), ["env.sh", "other.sh"]);
         assert_eq!(scripts("timeout 5 /usr/bin/python3.12 -u t.py"), ["-t.py"]);
         assert_eq!(scripts("sudo -n sh run.sh"), ["run.sh"]);

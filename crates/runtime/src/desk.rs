@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -67,8 +67,29 @@ struct OpenSession {
     audience: SessionAudience,
     /// A client of lines uses it, so it stays when a [`DeskLease`] ends.
     is_shared: bool,
+    /// The clients of lines that have used it: each is there as long as its mark.
+    clients: Vec<Weak<ClientMark>>,
     /// Leases that hold it.
     leases: usize,
+}
+
+/// Stands for a client that is there.
+struct ClientMark;
+
+impl OpenSession {
+    /// A client of lines uses it from now on.
+    fn used_by(&mut self, client: &Arc<ClientMark>) {
+        self.is_shared = true;
+        self.clients.retain(|known| known.strong_count() > 0 && known.as_ptr() != Arc::as_ptr(client));
+        self.clients.push(Arc::downgrade(client));
+    }
+
+    /// Whether all that used it are gone, and nothing runs in it.
+    fn is_abandoned(&self) -> bool {
+        self.leases == 0
+            && self.clients.iter().all(|client| client.strong_count() == 0)
+            && self.session.view().run.is_none()
+    }
 }
 
 /// Why a session is not opened.
@@ -77,6 +98,9 @@ pub enum LeaseError {
     /// As many are open as may.
     #[error("{SESSIONS} sessions are open; close one first")]
     Full,
+    /// A client of lines has opened it otherwise, and uses it still.
+    #[error("session {0} is open without the agent `{1}`; close it there first")]
+    InUse(SessionId, String),
     /// It cannot be opened.
     #[error(transparent)]
     Failed(#[from] Failure),
@@ -277,6 +301,7 @@ impl Desk {
             out: out.clone(),
             followed: HashMap::new(),
             under_way: FuturesUnordered::new(),
+            mark: Arc::new(ClientMark),
         };
         let served = tokio::select! {
             biased;
@@ -307,14 +332,46 @@ impl Desk {
     }
 
     /// An open session, which a client of lines uses from now on.
-    fn session(&self, id: &SessionId) -> Option<Session> {
+    fn session(&self, id: &SessionId, client: &Arc<ClientMark>) -> Option<Session> {
         let mut sessions = self.sessions();
         let open = sessions.get_mut(id)?;
-        open.is_shared = true;
+        open.used_by(client);
         Some(open.session.clone())
     }
 
-    async fn open(&self, id: u64, wanted: SessionRequest, out: ClientWriter) -> ServerFrame {
+    /// Closes a session that is open here, whose clients are gone, and in which nothing runs: somebody else needs it. Whether it was so.
+    pub async fn close_abandoned(&self, id: &SessionId) -> bool {
+        // Nobody opens it while it is being closed.
+        let _opening = self.0.opening.write().await;
+        let found = {
+            let sessions = self.sessions();
+            let mut named = sessions.iter().filter(|(_, open)| open.session.view().session == *id);
+            named.next().map(|(name, _)| name.clone())
+        };
+        match found {
+            Some(name) => self.closed_as_abandoned(&name).await,
+            None => false,
+        }
+    }
+
+    /// The same by its name here; none is being opened meanwhile.
+    async fn closed_as_abandoned(&self, name: &SessionId) -> bool {
+        let session = {
+            let sessions = self.sessions();
+            let Some(open) = sessions.get(name).filter(|open| open.is_abandoned()) else { return false };
+            open.session.clone()
+        };
+        session.shutdown().await;
+        self.sessions().remove(name);
+        true
+    }
+
+    async fn open(
+        &self,
+        id: u64,
+        wanted: SessionRequest,
+        (out, mark): (ClientWriter, Arc<ClientMark>),
+    ) -> ServerFrame {
         let _opening = self.0.opening.write().await;
         if self.0.closing.is_cancelled() {
             return error(
@@ -326,12 +383,14 @@ impl Desk {
         match self.opened(wanted, Some(out)).await {
             Ok((session, handle, notices)) => {
                 if let Some(open) = self.sessions().get_mut(&session) {
-                    open.is_shared = true;
+                    open.used_by(&mark);
                 }
                 let cwd = handle.cwd().to_string_lossy().into_owned();
                 ServerFrame::Opened { id, session, cwd, notices }
             }
-            Err(full @ LeaseError::Full) => error(Some(id), FrameErrorKind::Failed, full.to_string()),
+            Err(full @ (LeaseError::Full | LeaseError::InUse(..))) => {
+                error(Some(id), FrameErrorKind::Failed, full.to_string())
+            }
             Err(LeaseError::Failed(failure)) => failed(id, &failure, self.0.options.wording),
         }
     }
@@ -370,14 +429,14 @@ impl Desk {
         {
             let is_same = |open: &OpenSession| open.audience == audience;
             // Its budget and its policies of tools would not hold.
-            if let Some(agent) = &audience.agent
-                && !self.sessions().get(&name).is_some_and(is_same)
-            {
-                let text =
-                    format!("session {name} is open without the agent `{agent}`; close it there first");
-                return Err(Failure::failed(text).into());
+            let Some(agent) =
+                audience.agent.as_ref().filter(|_| !self.sessions().get(&name).is_some_and(is_same))
+            else {
+                return Ok((name, handle, Vec::new()));
+            };
+            if !self.closed_as_abandoned(&name).await {
+                return Err(LeaseError::InUse(name, agent.clone()));
             }
-            return Ok((name, handle, Vec::new()));
         }
         if self.sessions().len() >= SESSIONS {
             return Err(LeaseError::Full);
@@ -403,7 +462,13 @@ impl Desk {
         if let Some(observer) = &options.observer {
             observer(&session);
         }
-        let open = OpenSession { session: session.clone(), audience, is_shared: false, leases: 0 };
+        let open = OpenSession {
+            session: session.clone(),
+            audience,
+            is_shared: false,
+            clients: Vec::new(),
+            leases: 0,
+        };
         self.sessions().insert(name.clone(), open);
         Ok((name, session, notices))
     }
@@ -442,6 +507,7 @@ struct Client {
     /// The sessions that it follows.
     followed: HashMap<SessionId, AbortOnDropHandle<()>>,
     under_way: FuturesUnordered<PendingFrame>,
+    mark: Arc<ClientMark>,
 }
 
 impl Client {
@@ -516,14 +582,15 @@ impl Client {
 
     /// What a line asks for: on its way, or answered at once.
     async fn begin(&mut self, frame: ClientFrame) -> Result<Option<PendingFrame>, Box<ServerFrame>> {
-        let desk = self.desk.clone();
+        let (desk, mark) = (self.desk.clone(), self.mark.clone());
         if self.under_way.len() >= UNDER_WAY {
             let message = format!("{UNDER_WAY} requests are already in progress; wait for their answers");
             return Err(Box::new(error(id_of(&frame), FrameErrorKind::Busy, message)));
         }
         let find = |id: u64, session: &SessionId| {
             let message = format!("no session `{session}` is open here; open it first");
-            desk.session(session).ok_or_else(|| Box::new(error(Some(id), FrameErrorKind::NoSession, message)))
+            desk.session(session, &mark)
+                .ok_or_else(|| Box::new(error(Some(id), FrameErrorKind::NoSession, message)))
         };
         let pending: PendingFrame = match frame {
             ClientFrame::Hello { .. } => {
@@ -534,7 +601,7 @@ impl Client {
                 )));
             }
             ClientFrame::Open { id, cwd, session, fork, model, thinking } => {
-                let out = self.out.clone();
+                let client = (self.out.clone(), mark);
                 let wanted = SessionRequest {
                     cwd,
                     session,
@@ -543,7 +610,7 @@ impl Client {
                     thinking,
                     audience: SessionAudience::default(),
                 };
-                Box::pin(async move { desk.open(id, wanted, out).await })
+                Box::pin(async move { desk.open(id, wanted, client).await })
             }
             ClientFrame::Command { id, session: name, command } => {
                 let session = find(id, &name)?;

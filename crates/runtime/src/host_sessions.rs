@@ -20,7 +20,7 @@ use tokio::sync::{
 use tokio::time::Instant;
 
 use crate::conversation_rules::{TurnCause, conversation_limit, turn_limit};
-use crate::desk::SessionObserver;
+use crate::desk::{Desk, SessionObserver};
 use crate::heartbeat::HeartbeatSettings;
 use crate::keys::{AgentId, DEFAULT_AGENT, DirectKeys, SessionKey};
 use crate::queue::MessageGroup;
@@ -84,6 +84,7 @@ struct Inner {
     freed: Notify,
     observer: OnceLock<SessionObserver>,
     conversation_observer: OnceLock<ConversationObserver>,
+    desk: OnceLock<Desk>,
 }
 
 /// A conversation that has an open session, or is about to.
@@ -152,7 +153,7 @@ impl HostSessions {
         let idle = idle.max(Duration::from_secs(1));
         let places = Arc::new(Semaphore::new(open.max(1)));
         let (slots, claims, freed) = (Mutex::default(), Arc::default(), Notify::new());
-        let (observer, conversation_observer) = (OnceLock::new(), OnceLock::new());
+        let (observer, conversation_observer, desk) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         Ok(Self(Arc::new(Inner {
             home,
             store,
@@ -164,6 +165,7 @@ impl HostSessions {
             freed,
             observer,
             conversation_observer,
+            desk,
         })))
     }
 
@@ -171,6 +173,14 @@ impl HostSessions {
     #[must_use]
     pub fn conversations_observed_by(self, observer: ConversationObserver) -> Self {
         self.0.conversation_observer.get_or_init(|| observer);
+        self
+    }
+
+    /// Clients of lines have sessions open at `desk`: those that all of them left are closed there when a conversation needs them. The one
+    /// that was set first stays.
+    #[must_use]
+    pub fn beside(self, desk: Desk) -> Self {
+        self.0.desk.get_or_init(|| desk);
         self
     }
 
@@ -549,6 +559,11 @@ impl Inner {
                 // It is another one's; nothing was written to the branch.
                 session.shutdown().await;
                 let known = known.unwrap_or(id);
+                if let Some(desk) = self.desk.get()
+                    && desk.close_abandoned(&known).await
+                {
+                    continue;
+                }
                 return Err(Failure::failed(format!(
                     "session {known} of the conversation `{key}` is open elsewhere; close it there"
                 )));

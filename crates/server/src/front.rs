@@ -59,16 +59,17 @@ impl Front {
             let follow = async move { metrics.follow(&session).await };
             following.spawn(killing.clone().run_until_cancelled_owned(follow));
         });
-        let conversation_options = ServiceOptions {
-            home: home.clone(),
-            request: OpenRequest { here: directory.clone(), ..request.clone() },
-            limits,
-            observer: observer.clone(),
-        };
-        let desk = Desk::new(home.clone(), request)
+        let desk = Desk::new(home.clone(), request.clone())
             .worded_by(wording)
             .with_patience(limits.stalled)
-            .observed_by(observer);
+            .observed_by(observer.clone());
+        let conversation_options = ServiceOptions {
+            home: home.clone(),
+            request: OpenRequest { here: directory.clone(), ..request },
+            limits,
+            observer,
+            desk: desk.clone(),
+        };
         let clients = Arc::new(Semaphore::new(limits.clients));
         let event_clients = EventClients::default();
         Self {

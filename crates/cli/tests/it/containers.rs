@@ -292,6 +292,26 @@ fn sandbox_without_a_workspace_has_a_folder_of_its_own() {
     assert!(told(&world).contains(&world.path("work").display().to_string()), "{}", told(&world));
 }
 
+/// A job is no main conversation: `non-main` confines it, and its runs find what those before them made.
+#[test]
+fn jobs_work_in_a_sandbox_of_their_own() {
+    let world = World::new([]);
+    set(&world, &json!({ "mode": "non-main", "scope": "session" }));
+    for name in ["a", "b"] {
+        world.run(&["schedule", "add", "prompt", "--in", "1h", "--name", name, "go"]).ok();
+    }
+    let folder = world.path("home/.quipu/sandboxes");
+    for (job, runs) in [("a", 1), ("a", 2), ("b", 1)] {
+        world.server.push(bash("c1", "pwd; echo ran >> ran.txt; wc -l < ran.txt"));
+        world.server.push(done());
+        world.run(&["schedule", "run", job]).ok();
+        let said = told(&world);
+        assert!(said.contains(&folder.display().to_string()), "{job}: {said}");
+        assert!(said.lines().any(|line| line.trim() == runs.to_string()), "{job}, {runs}: {said}");
+    }
+    assert!(!world.path("work/ran.txt").exists());
+}
+
 /// What a run with these options makes of the calls: their results.
 fn results_of(world: &World, args: &[&str], calls: &[(&str, serde_json::Value)]) -> Vec<String> {
     let mut answer = Answer::new();

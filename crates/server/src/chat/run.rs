@@ -142,6 +142,8 @@ async fn in_turn(
         LeaseError::Full => {
             ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_sessions", error.to_string())
         }
+        // A client of lines has it.
+        LeaseError::InUse(..) => ApiError::new(StatusCode::CONFLICT, "session_in_use", error.to_string()),
         LeaseError::Failed(failure) => unopened(failure),
     })?;
     if borrowed.is_some() && lease.is_branch() {

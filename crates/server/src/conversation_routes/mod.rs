@@ -77,7 +77,8 @@ fn done(status: &str, conversation: &str) -> Answer {
 
 /// `POST /v1/conversations/KEY/stop`.
 pub(crate) async fn stop(front: &Front, part: &str, request: Request<Incoming>) -> Result<Answer, ApiError> {
-    let key = conversation(front, part)?;
+    // Also where messages wait for an agent that is not set up any more.
+    let key = request::conversation(part)?;
     let authority = request::stop(&body(front, request).await?)?;
     front.conversations.stop(&key, authority).await?;
     Ok(full(StatusCode::NO_CONTENT, "application/json", Bytes::new()))
@@ -135,7 +136,7 @@ struct ReplyReader {
 /// `GET /v1/conversations/KEY/replies`, or `GET /v1/replies` for all: what waits, and then what comes, as an event stream.
 pub(crate) fn replies(front: &Arc<Front>, part: Option<&str>) -> Result<Answer, ApiError> {
     let filter = match part {
-        Some(part) => MailboxFilter::Conversation(Box::new(conversation(front, part)?)),
+        Some(part) => MailboxFilter::Conversation(Box::new(request::conversation(part)?)),
         None => MailboxFilter::All,
     };
     let place = front.conversations.reader()?;

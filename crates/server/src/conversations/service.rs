@@ -11,8 +11,8 @@ use quipu_host::{Failure, Home, OpenRequest};
 use quipu_protocol::Event;
 use quipu_runtime::{
     Acceptance, AgentTool, AgentTools, Authority, CRON_LANE, ConversationObserver, ConversationTools,
-    Conversations, HostSessionLimits, HostSessions, InboxError, InboxEvents, LaneSettings, Lanes, MAIN_LANE,
-    MessageInbox, Replies, RunError, RunRequest, SUBAGENT_LANE, SessionKey, SessionObserver,
+    Conversations, Desk, HostSessionLimits, HostSessions, InboxError, InboxEvents, LaneSettings, Lanes,
+    MAIN_LANE, MessageInbox, Replies, RunError, RunRequest, SUBAGENT_LANE, SessionKey, SessionObserver,
     SessionVisibility, WakeOutcome,
 };
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, watch};
@@ -102,6 +102,8 @@ pub(crate) struct ServiceOptions {
     pub(crate) limits: ServerLimits,
     /// Is given each session that is opened.
     pub(crate) observer: SessionObserver,
+    /// Where clients of lines open sessions.
+    pub(crate) desk: Desk,
 }
 
 impl ConversationService {
@@ -139,7 +141,7 @@ impl ConversationService {
     /// # Errors
     /// The store cannot be opened.
     pub(crate) async fn sessions(&self, options: &ServiceOptions) -> Result<&HostSessions, Failure> {
-        let ServiceOptions { home, request, limits, observer } = options;
+        let ServiceOptions { home, request, limits, observer, desk } = options;
         let tools = self.tools.clone();
         let of_key: ConversationTools = Arc::new(move |key| tools.of(key));
         let open = || async {
@@ -150,7 +152,7 @@ impl ConversationService {
             let of_conversations: ConversationObserver = Arc::new(move |key, session| {
                 tokio::spawn(watch_commands(states.clone(), key.clone(), session.clone()));
             });
-            let sessions = sessions.observed_by(observer.clone());
+            let sessions = sessions.observed_by(observer.clone()).beside(desk.clone());
             Ok::<_, Failure>(sessions.conversations_observed_by(of_conversations))
         };
         self.sessions.get_or_try_init(open).await

@@ -377,3 +377,39 @@ fn message_that_waited_behind_a_killed_run_says_how_it_ends() {
     assert!(ended["reason"].as_str().unwrap().contains("no such thing"), "{ended}");
     server.ends(Signal::SIGTERM, 0);
 }
+
+/// A client of lines that has the session of a conversation holds that up as long as it is there.
+#[test]
+fn session_whose_clients_are_gone_is_given_back() {
+    let world = world([says("One."), says("Bob."), says("Two."), says("Bob again.")]);
+    let server = Server::start(&world);
+    asks(&server, "First");
+    let mut reader = Reader::of(&server, MAIN);
+    assert_eq!(taken(&server, &mut reader), "One.");
+    let session = session(&world);
+    drop(reader);
+    server.ends(Signal::SIGTERM, 0);
+    let server = Server::start(&world);
+    let completes = || {
+        let messages = json!([{ "role": "user", "content": "Hi" }]);
+        server.post("/v1/chat/completions", &json!({ "model": "quipu", "user": "bob", "messages": messages }))
+    };
+    assert_eq!(completes().status, 200);
+    let all = world.run(&["sessions", "--json"]).ok().json_lines();
+    let of_bob = all.iter().find(|row| row["id"] != session.as_str()).unwrap()["id"].clone();
+
+    let mut client = server.socket();
+    for session in [json!(session), of_bob] {
+        let open = json!({ "type": "open", "cwd": world.path("work"), "session": session });
+        assert_eq!(client.ask(open)["type"], "opened");
+    }
+    asks(&server, "Second");
+    let mut reader = Reader::of(&server, MAIN);
+    reader.status("failing");
+    completes().refuses(409, "session_in_use");
+    drop(client);
+    assert_eq!(taken(&server, &mut reader), "Two.");
+    let again = completes();
+    assert_eq!(again.json()["choices"][0]["message"]["content"], "Bob again.", "{again:?}");
+    server.ends(Signal::SIGTERM, 0);
+}

@@ -12,9 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::work::{WorkEnd, WorkFailure};
 use crate::jobs::JobError;
+use crate::sandbox::MAIN;
 use crate::scheduled_job::PromptWork;
 use crate::{
-    CallPrices, Failure, FailureKind, Home, OpenRequest, PermissionRequest, SessionAudience, SessionTarget,
+    CallPrices, ConversationPlace, Failure, FailureKind, Home, OpenRequest, PermissionRequest,
+    SessionAudience, SessionTarget,
 };
 
 /// Sends the prompt in a new session, and waits until that is at rest. `spent`: what attempts before it cost. `began` gets the
@@ -54,6 +56,7 @@ pub(super) async fn run<F: Future<Output = Result<(), JobError>>>(
             is_known_only: true,
             ..SessionAudience::default()
         },
+        conversation: Some(conversation_of(key, work)),
         permissions: PermissionRequest { plan: Some(false), ..PermissionRequest::default() },
         ..OpenRequest::default()
     };
@@ -81,6 +84,13 @@ pub(super) async fn run<F: Future<Output = Result<(), JobError>>>(
         Ok(end) => Ok(WorkEnd { cost, ..end }),
         Err(failure) => Err(WorkFailure { cost, ..failure }),
     }
+}
+
+/// The conversation that all sessions of a job are: never the main one of its agent.
+fn conversation_of(key: &JobKey, work: &PromptWork) -> ConversationPlace {
+    let agent = work.agent.as_deref().unwrap_or(MAIN).to_owned();
+    let name = format!("agent:{agent}:cron:{}", key.as_str());
+    ConversationPlace { agent, name, is_main: false }
 }
 
 /// Whether the same request would fail again.
