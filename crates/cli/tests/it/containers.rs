@@ -298,7 +298,8 @@ fn jobs_work_in_a_sandbox_of_their_own() {
     let world = World::new([]);
     set(&world, &json!({ "mode": "non-main", "scope": "session" }));
     for name in ["a", "b"] {
-        world.run(&["schedule", "add", "prompt", "--in", "1h", "--name", name, "go"]).ok();
+        let add = ["schedule", "add", "prompt", "--every", "1d", "--budget", "9", "--name", name, "go"];
+        world.run(&add).ok();
     }
     let folder = world.path("home/.quipu/sandboxes");
     for (job, runs) in [("a", 1), ("a", 2), ("b", 1)] {
