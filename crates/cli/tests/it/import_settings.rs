@@ -682,6 +682,11 @@ fn missing_file_of_a_list_or_a_server_leaves_no_trace() {
     );
     let servers = ours(&world, "mcp.json")["mcpServers"].clone();
     assert_eq!(servers.as_object().unwrap().keys().collect::<Vec<_>>(), ["z"]);
+    // What is no object says so.
+    put(&world, "home/.openclaw/openclaw.json", "[1]");
+    let said = world.run(&["import", "--settings", "openclaw"]);
+    let said = [said.text(), said.err].concat();
+    assert!(said.contains("it is not a JSON object"), "{said}");
     // What was taken before stays, whatever a later import cannot read.
     let world = World::new([]);
     put(&world, "home/.openclaw/openclaw.json", r#"{ tools: { allow: ["${THE_TOOL}"] } }"#);

@@ -124,6 +124,71 @@ fn approvals_of_another_shape_count_as_lost() {
 }
 
 #[test]
+fn approvals_below_another_shape_are_the_strictest() {
+    let list = json!([{ "id": "main", "workspace": "~/../work" }]);
+    let none = json!({ "version": 1 });
+    let of = |agents: Value| json!({ "version": 1, "agents": agents });
+    let exec = |exec: Value| json!({ "agents": { "list": list }, "tools": { "exec": exec } });
+    let of_agent = json!([{ "id": "main", "workspace": "~/../work", "tools": { "exec": ["deny"] } }]);
+    let plain = json!({ "agents": { "list": list } });
+    let defaults = json!({ "version": 1, "defaults": "deny", "agents": { "main": { "allowlist": [{ "pattern": "rg" }] } } });
+    for (config, approvals) in [
+        (exec(json!("deny")), none.clone()),
+        (exec(json!(["full"])), none.clone()),
+        (json!({ "agents": { "list": of_agent } }), none.clone()),
+        (json!({ "agents": { "list": list }, "tools": [] }), none),
+        (plain.clone(), of(json!({ "main": "full" }))),
+        (plain.clone(), of(json!({ "*": 7 }))),
+        (plain.clone(), of(json!({ "main": { "allowlist": { "pattern": "rg" } } }))),
+        (plain, defaults),
+    ] {
+        let (_, lines, _, rules) = taken(&config, &approvals.to_string());
+        assert!(rules.contains(&"deny bash".to_owned()), "{config} {approvals}: {rules:?} {lines:?}");
+        let is_noted = |line: &Value| line.to_string().contains("that is not known, and counts as");
+        assert!(lines.iter().any(is_noted), "{config} {approvals}: {lines:?}");
+    }
+}
+
+#[test]
+fn jobs_with_unreadable_members_do_not_run() {
+    let world = World::new([]);
+    let dir = world.path("home/.openclaw");
+    let list = json!([{ "id": "main", "workspace": world.path("work") }]);
+    put(&dir, "openclaw.json", json!({ "agents": { "list": list } }).to_string());
+    let job = |id: &str, member: &str, value: Value| {
+        let mut job = json!({ "id": id, "schedule": { "kind": "every", "everyMs": 86_400_000 },
+            "payload": { "kind": "agentTurn", "message": "Summarize." }, "delivery": { "mode": "none" } });
+        job[member] = value;
+        job
+    };
+    let jobs = [
+        job("text", "enabled", json!("false")),
+        job("number", "enabled", json!(0)),
+        job("null", "enabled", Value::Null),
+        job("agent", "agentId", json!(7)),
+        job("good", "enabled", json!(true)),
+    ];
+    put(&dir, "cron/jobs.json", json!({ "version": 1, "jobs": jobs }).to_string());
+    let lines = world.run(&["import", "--state", "openclaw", "--json"]).json_lines();
+    let listed = world.run(&["schedule", "list", "--json"]).ok().json_lines();
+    let mut found: Vec<(&str, bool)> =
+        listed.iter().map(|job| (job["key"].as_str().unwrap(), job["state"] == "paused")).collect();
+    found.sort_unstable();
+    let wanted = [("good", false), ("null", true), ("number", true), ("text", true)];
+    let wanted = wanted.map(|(id, is_paused)| (format!("openclaw/{id}"), is_paused));
+    assert!(
+        found.iter().copied().eq(wanted.iter().map(|(key, is_paused)| (&**key, *is_paused))),
+        "{listed:?}"
+    );
+    assert_eq!(
+        lines.iter().filter(|line| line.to_string().contains("so it is paused")).count(),
+        3,
+        "{lines:?}"
+    );
+    assert!(lines.iter().any(|line| line.to_string().contains("its agentId is no text")), "{lines:?}");
+}
+
+#[test]
 fn job_of_an_agent_has_no_more_tools_than_the_agent() {
     let world = World::new([Answer::new().text("Done.").reply(), Answer::new().text("Done.").reply()]);
     with_free_model(&world);

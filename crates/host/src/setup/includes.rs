@@ -92,7 +92,10 @@ fn resolved(path: &Path, text: &str) -> Result<ResolvedConfig, (usize, String)> 
         bytes: 0,
         problems: Vec::new(),
     };
-    let (_, entries) = entries_below(&json5::plain(text), "", None, &mut reader.left)?;
+    let (own, entries) = entries_below(&json5::plain(text), "", None, &mut reader.left)?;
+    if !own.is_object() {
+        return Err((1, "it is not a JSON object".to_owned()));
+    }
     let (mut value, mut entries) = reader.object(&[real], "", entries);
     if !value.is_object() {
         let why = "what is included is not an object; nothing of it is taken".to_owned();

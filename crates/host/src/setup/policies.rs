@@ -31,6 +31,27 @@ impl TakenMembers {
     fn leave(&mut self, key: String, why: &str) {
         self.left.push((key, why.to_owned()));
     }
+
+    /// Takes a policy. Where one that says something else has the same key here, neither counts.
+    fn take(&mut self, at: &str, ours: String, policy: Value) {
+        if self.members.get(&ours).is_some_and(|before| *before != policy) {
+            let why =
+                format!("another one is `{ours}` here too, and says something else; it gets no tools here");
+            self.leave(at.to_owned(), &why);
+            self.members.insert(ours, no_tools());
+        } else {
+            self.members.insert(ours, policy);
+        }
+    }
+
+    /// Takes all tools from the rooms of a channel that have no policy of their own.
+    fn close_rooms(&mut self, at: String, channel: &str, why: &str) {
+        self.leave(
+            at,
+            &format!("{why}; rooms of `{channel}` without a policy of their own get no tools here"),
+        );
+        self.members.insert(format!("{channel}:{ANY}"), no_tools());
+    }
 }
 
 const UNKNOWN: &str = "there is no such setting here";
@@ -117,11 +138,11 @@ pub(super) fn senders(key: &str, theirs: &Value) -> TakenMembers {
                 continue;
             }
             Err(why) => {
-                taken.leave(at, &format!("{}; its sender gets no tools here", short(&why)));
+                taken.leave(at.clone(), &format!("{}; its sender gets no tools here", short(&why)));
                 no_tools()
             }
         };
-        taken.members.insert(ours, lists);
+        taken.take(&at, ours, lists);
     }
     if !theirs.is_object() {
         taken.leave(key.to_owned(), "it is not an object; no sender gets tools here");
@@ -198,66 +219,99 @@ fn lists(key: &str, theirs: &Value, left: &mut Vec<(String, String)>) -> Value {
     Value::Object(kept)
 }
 
-/// Policies of the rooms of channels, by `channel:room`. Rooms that a missing file may name get no tools.
+/// Policies of the rooms of channels, by `channel:room`. What cannot be read or has no counterpart takes all tools from the rooms that it
+/// may be about.
 pub(super) fn rooms(key: &str, channels: &Value) -> TakenMembers {
     let mut taken = TakenMembers::default();
-    if is_partial(channels) {
+    if !channels.is_object() && !channels.is_null() {
+        taken.leave(key.to_owned(), "it is not an object; no room gets tools here");
+        taken.members.insert(ANY.to_owned(), no_tools());
+    } else if is_partial(channels) {
         taken.leave(key.to_owned(), &format!("{MISSING}; rooms that it does not name get no tools here"));
         taken.members.insert(ANY.to_owned(), no_tools());
     }
     let channels = channels.as_object().into_iter().flatten();
     for (channel, settings) in channels.filter(|(channel, _)| *channel != INCLUDE) {
-        for place in ROOMS {
-            let rooms = settings.get(place).and_then(Value::as_object).into_iter().flatten();
-            for (room, settings) in rooms.filter(|(room, _)| *room != INCLUDE) {
-                let at = format!("{key}.{channel}.{place}.{room}");
-                room_policy(&at, (channel, room), settings, &mut taken);
-            }
-        }
-        let guilds = settings.get("guilds").and_then(Value::as_object).into_iter().flatten();
-        for (guild, settings) in guilds {
-            let at = format!("{key}.{channel}.guilds.{guild}");
-            for member in ["tools", "toolsBySender"] {
-                if settings.get(member).is_some() {
-                    taken.leave(format!("{at}.{member}"), "policies are by channel here, not by server");
+        let at = format!("{key}.{channel}");
+        // In order, so that those with rooms of ours come before what closes.
+        for (member, value) in members(&at, channel, settings, &mut taken) {
+            let at = format!("{at}.{member}");
+            match member.as_str() {
+                place if ROOMS.contains(&place) => rooms_of(&at, channel, value, &mut taken),
+                "guilds" => {
+                    for (guild, settings) in members(&at, channel, value, &mut taken) {
+                        guild_policies(&format!("{at}.{guild}"), channel, settings, &mut taken);
+                    }
                 }
+                "tools" | "toolsBySender" => {
+                    leave_policy(&at, channel, value, &mut taken);
+                }
+                _ => leave_policies(&at, channel, value, &mut taken),
             }
-            let rooms = settings.get("channels").and_then(Value::as_object).into_iter().flatten();
-            for (room, settings) in rooms.filter(|(room, _)| *room != INCLUDE) {
-                room_policy(&format!("{at}.channels.{room}"), (channel, room), settings, &mut taken);
-            }
         }
-        let places = ROOMS.iter().chain(&["guilds"]).filter_map(|place| settings.get(*place));
-        let guilds = settings.get("guilds").and_then(Value::as_object).into_iter().flatten();
-        let of_guilds = guilds.flat_map(|(_, guild)| [Some(guild), guild.get("channels")]).flatten();
-        if places.chain(of_guilds).chain([settings]).any(is_partial) {
-            let at = format!("{key}.{channel}");
-            taken.leave(at, &format!("{MISSING}; rooms that it does not name get no tools here"));
-            taken.members.insert(format!("{channel}:{ANY}"), no_tools());
-        }
-        if let Some(accounts) = settings.get("accounts") {
-            leave_policies(&format!("{key}.{channel}.accounts"), accounts, &mut taken);
-        }
-        taken.leave(format!("{key}.{channel}"), "there are no chat channels yet");
+        taken.leave(at, "there are no chat channels yet");
     }
     taken
 }
 
-/// Names the policies of accounts, wherever they stand.
-fn leave_policies(key: &str, settings: &Value, taken: &mut TakenMembers) {
-    for (member, value) in settings.as_object().into_iter().flatten() {
-        let at = format!("{key}.{member}");
+/// The members of an object that may hold policies of rooms; of what is none, or not whole, the channel is closed.
+fn members<'a>(
+    at: &str,
+    channel: &str,
+    value: &'a Value,
+    taken: &mut TakenMembers,
+) -> impl Iterator<Item = (&'a String, &'a Value)> + use<'a> {
+    match value {
+        Value::Object(_) if is_partial(value) => taken.close_rooms(at.to_owned(), channel, MISSING),
+        // Whether there is one at all.
+        Value::Object(_) | Value::Null | Value::Bool(_) => {}
+        _ => taken.close_rooms(at.to_owned(), channel, "it is not an object"),
+    }
+    value.as_object().into_iter().flatten().filter(|(member, _)| *member != INCLUDE)
+}
+
+fn rooms_of(at: &str, channel: &str, rooms: &Value, taken: &mut TakenMembers) {
+    for (room, settings) in members(at, channel, rooms, taken) {
+        room_policy(&format!("{at}.{room}"), (channel, room), settings, taken);
+    }
+}
+
+fn guild_policies(at: &str, channel: &str, settings: &Value, taken: &mut TakenMembers) {
+    for (member, value) in members(at, channel, settings, taken) {
+        let at = format!("{at}.{member}");
         match member.as_str() {
-            "tools" | "toolsBySender" => taken.leave(at, "policies are by channel here, not by account"),
-            _ => leave_policies(&at, value, taken),
+            "channels" => rooms_of(&at, channel, value, taken),
+            "tools" | "toolsBySender" => leave_policy(&at, channel, value, taken),
+            _ => {}
         }
+    }
+}
+
+/// Names the policies that stand elsewhere, and closes their channel.
+fn leave_policies(at: &str, channel: &str, settings: &Value, taken: &mut TakenMembers) {
+    for (member, value) in settings.as_object().into_iter().flatten() {
+        let of_member = format!("{at}.{member}");
+        match member.as_str() {
+            INCLUDE => taken.close_rooms(at.to_owned(), channel, MISSING),
+            "tools" | "toolsBySender" => leave_policy(&of_member, channel, value, taken),
+            _ => leave_policies(&of_member, channel, value, taken),
+        }
+    }
+}
+
+fn leave_policy(at: &str, channel: &str, policy: &Value, taken: &mut TakenMembers) {
+    let why = "policies are by room of `groups` and `channels` here";
+    match policy.as_object().is_some_and(Map::is_empty) {
+        true => taken.leave(at.to_owned(), why),
+        false => taken.close_rooms(at.to_owned(), channel, why),
     }
 }
 
 fn room_policy(key: &str, (channel, room): (&str, &str), settings: &Value, taken: &mut TakenMembers) {
     let mut policy = match settings.get("tools") {
         Some(tools) => lists(&format!("{key}.tools"), tools, &mut taken.left),
-        None => json!({}),
+        None if matches!(settings, Value::Object(_) | Value::Null | Value::Bool(_)) => json!({}),
+        None => lists(key, settings, &mut taken.left),
     };
     if let Some(theirs) = settings.get("toolsBySender") {
         let of = senders(&format!("{key}.toolsBySender"), theirs);
@@ -279,12 +333,12 @@ fn room_policy(key: &str, (channel, room): (&str, &str), settings: &Value, taken
         }
     } else if is_partial(settings) {
         taken.leave(key.to_owned(), &format!("{MISSING}; it gets no tools here"));
-        taken.members.insert(ours, no_tools());
+        taken.take(key, ours, no_tools());
     } else if let Err(why) = check_setting(GROUPS, &json!({ &ours: policy }).to_string()) {
         taken.leave(key.to_owned(), &format!("{}; it gets no tools here", short(&why)));
-        taken.members.insert(ours, no_tools());
+        taken.take(key, ours, no_tools());
     } else if !is_empty {
-        taken.members.insert(ours, policy);
+        taken.take(key, ours, policy);
     }
 }
 
@@ -307,7 +361,7 @@ mod tests {
         let TakenMembers { members, left } = rooms("channels", &channels);
         let expect = json!({
             "discord:2": { "deny": ["*"] },
-            "telegram:*": { "allow": ["read"] },
+            "telegram:*": { "deny": ["*"] },
             "telegram:-100": { "deny": ["exec"], "bySender": { "id:7": { "alsoAllow": ["exec"] } } },
         });
         assert_eq!(Value::Object(members), expect);
@@ -324,6 +378,64 @@ mod tests {
                 "channels.telegram.groups.-100.toolsBySender.name:Ann",
             ]
         );
+    }
+
+    #[test]
+    fn policies_with_one_key_take_all_tools_where_they_differ() {
+        let none = json!({ "deny": ["*"] });
+        let open = json!({ "allow": ["read"] });
+        for theirs in [
+            json!({ "id:7": none, "7": open }),
+            json!({ "@7": none, "7": open, "id:7": open }),
+            json!({ "@7": open, "7": { "allow": ["exec"] }, "id:7": open }),
+        ] {
+            let TakenMembers { members, left } = senders("s", &theirs);
+            assert_eq!(Value::Object(members), json!({ "id:7": none }), "{theirs}");
+            assert!(left.iter().any(|(_, why)| why.contains("`id:7`")), "{left:?}");
+        }
+        assert_eq!(senders("s", &json!({ "7": open, "id:7": open })), {
+            let members = json!({ "id:7": open }).as_object().cloned().unwrap();
+            TakenMembers { members, left: Vec::new() }
+        });
+        let room = |policy: &Value| json!({ "tools": policy });
+        let guild = |policy: &Value| json!({ "channels": { "*": room(policy) } });
+        for (channels, key) in [
+            (json!({ "discord": { "guilds": { "a": guild(&none), "b": guild(&open) } } }), "discord:*"),
+            (json!({ "x": { "groups": { "1": room(&none) }, "channels": { "1": room(&open) } } }), "x:1"),
+        ] {
+            let members = rooms("channels", &channels).members;
+            assert_eq!(Value::Object(members), json!({ key: none }), "{channels}");
+        }
+    }
+
+    #[test]
+    fn rooms_get_no_tools_where_a_channel_cannot_be_read() {
+        let none = json!({ "deny": ["*"] });
+        let policy = json!({ "tools": { "deny": ["exec"] } });
+        for settings in [
+            json!("x"),
+            json!([1]),
+            json!({ "groups": [policy] }),
+            json!({ "guilds": [policy] }),
+            json!({ "guilds": { "1": [policy] } }),
+            json!({ "guilds": { "1": { "channels": [policy] } } }),
+            json!({ "guilds": { "1": policy } }),
+            json!({ "accounts": { "a": { "groups": { "1": policy } } } }),
+            json!({ "accounts": { "a": { "$include": "gone" } } }),
+            json!({ "teams": { "1": { "channels": { "2": policy } } } }),
+            json!({ "rooms": { "1": policy } }),
+            policy.clone(),
+        ] {
+            let TakenMembers { members, left } = rooms("channels", &json!({ "x": settings }));
+            assert_eq!(Value::Object(members), json!({ "x:*": none }), "{settings}");
+            assert!(left.iter().any(|(_, why)| why.contains("get no tools here")), "{settings}: {left:?}");
+        }
+        let members = rooms("channels", &json!({ "x": { "groups": { "1": ["y"] } } })).members;
+        assert_eq!(Value::Object(members), json!({ "x:1": none }));
+        assert_eq!(Value::Object(rooms("channels", &json!([policy])).members), json!({ "*": none }));
+        let harmless =
+            json!({ "x": { "groups": { "1": null }, "channels": true, "dm": { "enabled": true } } });
+        assert_eq!(rooms("channels", &harmless).members, Map::new());
     }
 
     #[test]

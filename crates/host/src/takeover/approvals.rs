@@ -61,9 +61,20 @@ impl Ask {
     }
 }
 
+/// Stands for a value of which an object above is none: no word that is known.
+static UNREADABLE: Value = Value::Bool(false);
+
 /// What stands below these names.
 fn member<'a>(value: &'a Value, names: &[&str]) -> Option<&'a Value> {
-    names.iter().try_fold(value, |value, name| value.get(name))
+    let mut value = value;
+    for name in names {
+        value = match value {
+            Value::Object(members) => members.get(*name)?,
+            Value::Null => return None,
+            _ => return Some(&UNREADABLE),
+        };
+    }
+    Some(value)
 }
 
 /// What an agent may run.
@@ -106,6 +117,10 @@ impl AgentApprovals {
             asked = Some(asked.map_or(one, |other: Ask| other.max(one)));
         }
         let lists = [EVERYONE, id].map(|id| member(approvals, &["agents", id, "allowlist"]));
+        if lists.iter().flatten().any(|list| !list.is_array() && !list.is_null()) {
+            known("allowlist", false);
+            security = Some(Security::Deny);
+        }
         let patterns = lists.into_iter().flatten().filter_map(Value::as_array).flatten().cloned().collect();
         Self { security, asked, patterns, unknown }
     }

@@ -133,6 +133,9 @@ impl Takeover<'_> {
             None | Some("main" | "isolated") => {}
             Some(_) => notes.push("each run has a session of its own".to_owned()),
         }
+        if theirs.get("agentId").is_some_and(|id| !id.is_string() && !id.is_null()) {
+            return Err("its agentId is no text, so whose tools it has cannot be known".to_owned());
+        }
         let named = text(theirs, "agentId").filter(|id| !id.trim().is_empty());
         if named.is_none() && self.is_default_unknown {
             return Err("it names no agent, and which one is the default one cannot be known".to_owned());
@@ -152,7 +155,10 @@ impl Takeover<'_> {
             agent: Some(agent.clone()),
             ..PromptWork::new(prompt, cwd)
         });
-        let is_paused = theirs.get("enabled") == Some(&Value::Bool(false));
+        let is_paused = theirs.get("enabled").is_some_and(|enabled| *enabled != Value::Bool(true));
+        if theirs.get("enabled").is_some_and(|enabled| !enabled.is_boolean()) {
+            notes.push("its enabled is neither true nor false, so it is paused".to_owned());
+        }
         Ok(TakenJob { job: ScheduledJob { when, jitter_ms, work, target }, is_paused, notes })
     }
 }
