@@ -532,7 +532,9 @@ fn includes_loops_sandboxes_and_variables_are_taken_over() {
         json!({
             "loopDetection": { "enabled": true, "warning": 7, "pingPong": false },
             "byProvider": { "openai": { "deny": ["exec"] }, "x": { "deny": ["*"] } },
-        })
+            "byGroup": { "*": { "deny": ["*"] } },
+        }),
+        "channels that are no object may have narrowed tools"
     );
     let left: Vec<String> = rows
         .iter()
@@ -639,6 +641,10 @@ fn limits_that_cannot_be_read_close_what_they_limit() {
         let theirs = format!("{{ agents: {{ defaults: {{ sandbox: {{ mode: {bad} }} }} }} }}");
         assert_eq!(of(&theirs, None), json!({ "sandbox": { "mode": "all" } }), "{bad}");
     }
+    let confined = json!({ "sandbox": { "mode": "all", "scope": "session", "workspaceAccess": "none" } });
+    for bad in ["[]", "{ defaults: 7 }"] {
+        assert_eq!(of(&format!("{{ agents: {bad} }}"), None), confined, "{bad}");
+    }
     // What the user has set counts.
     let own = of("{ tools: { deny: 5 } }", Some(["tools.deny", "write"]));
     assert_eq!(own, json!({ "tools": { "deny": ["write"] } }));
@@ -683,10 +689,12 @@ fn missing_file_of_a_list_or_a_server_leaves_no_trace() {
     let servers = ours(&world, "mcp.json")["mcpServers"].clone();
     assert_eq!(servers.as_object().unwrap().keys().collect::<Vec<_>>(), ["z"]);
     // What is no object says so.
-    put(&world, "home/.openclaw/openclaw.json", "[1]");
-    let said = world.run(&["import", "--settings", "openclaw"]);
-    let said = [said.text(), said.err].concat();
-    assert!(said.contains("it is not a JSON object"), "{said}");
+    for (text, why) in [("[1]", "it is not a JSON object"), ("// \n", "it is empty"), ("", "it is empty")] {
+        put(&world, "home/.openclaw/openclaw.json", text);
+        let said = world.run(&["import", "--settings", "openclaw"]);
+        let said = [said.text(), said.err].concat();
+        assert!(said.contains(why), "{text}: {said}");
+    }
     // What was taken before stays, whatever a later import cannot read.
     let world = World::new([]);
     put(&world, "home/.openclaw/openclaw.json", r#"{ tools: { allow: ["${THE_TOOL}"] } }"#);

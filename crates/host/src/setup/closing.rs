@@ -60,7 +60,9 @@ fn closing_of(ours: &str) -> Option<(&'static str, Value)> {
 /// Settings of ours of what an object about tools or sandboxes does not say.
 pub(super) fn missing_in(agent: &SetupAgent, object: &Entry) -> Vec<&'static str> {
     let key = object.key.as_str();
-    if !(key == "tools" || key.starts_with("tools.") || key == "agents.defaults.sandbox") {
+    // Where these are no objects, sandboxes are in what cannot be read.
+    let is_around = ["agents", "agents.defaults"].contains(&key) && !object.value.is_object();
+    if !(key == "tools" || key.starts_with("tools.") || key == "agents.defaults.sandbox" || is_around) {
         return Vec::new();
     }
     let is_within = |name: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));

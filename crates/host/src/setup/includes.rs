@@ -92,7 +92,12 @@ fn resolved(path: &Path, text: &str) -> Result<ResolvedConfig, (usize, String)> 
         bytes: 0,
         problems: Vec::new(),
     };
-    let (own, entries) = entries_below(&json5::plain(text), "", None, &mut reader.left)?;
+    let plain = json5::plain(text);
+    // Nothing is what is left of a file whose writing broke off.
+    if plain.trim().is_empty() {
+        return Err((1, "it is empty".to_owned()));
+    }
+    let (own, entries) = entries_below(&plain, "", None, &mut reader.left)?;
     if !own.is_object() {
         return Err((1, "it is not a JSON object".to_owned()));
     }
@@ -434,6 +439,19 @@ mod tests {
             "{problems:?}"
         );
         assert!(problems[4].file.ends_with("state/loop.json5"), "{problems:?}");
+    }
+
+    #[test]
+    fn file_that_is_empty_or_no_object_is_refused() {
+        for (text, why) in [
+            ("", "it is empty"),
+            (" // nothing\n", "it is empty"),
+            ("[1]", "it is not a JSON object"),
+            ("null", "it is not a JSON object"),
+        ] {
+            let files = Files::of(&[("openclaw.json", text)]);
+            assert_eq!(with_includes(&files.main(), text).unwrap_err(), (1, why.to_owned()), "{text}");
+        }
     }
 
     #[test]

@@ -113,7 +113,7 @@ mod tests {
             "quiet": {},
             "modelByChannel": "x",
         });
-        let TakenMembers { members, left } = of_channels("channels", &channels);
+        let TakenMembers { members, left, .. } = of_channels("channels", &channels);
         let expect = json!({
             "Telegram": { "group": 20, "direct": 0, "people": { "7": 5, "ann": 7 } },
         });
@@ -140,7 +140,7 @@ mod tests {
     fn crowd_of_people_is_left_with_the_rest_taken() {
         let crowd: Map<String, Value> =
             (0..2_000).map(|at| (at.to_string(), json!({ "historyLimit": 1 }))).collect();
-        let TakenMembers { members, left } =
+        let TakenMembers { members, left, .. } =
             of_channels("channels", &json!({ "irc": { "historyLimit": 4, "dms": crowd } }));
         assert_eq!(Value::Object(members), json!({ "irc": { "group": 4 } }));
         assert_eq!((left.len(), left[0].0.as_str()), (1, "channels.irc.dms"));

@@ -256,10 +256,7 @@ impl SetupImport<'_> {
                 SetupRow::Gate { flag, number, ours, values } if [*flag, *number].contains(&key) => {
                     return self.gate(file, entry, all, (flag, number, ours), *values);
                 }
-                SetupRow::Hooks(name)
-                | SetupRow::Rules(name)
-                | SetupRow::Servers(name)
-                | SetupRow::Rooms(name)
+                SetupRow::Hooks(name) | SetupRow::Rules(name) | SetupRow::Servers(name)
                     if *name == key && !entry.value.is_object() =>
                 {
                     let why = "it is not an object".to_owned();

@@ -1,5 +1,7 @@
 //! Policies of tools in the form of another gateway, and in ours.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::includes::{INCLUDE, has_include};
@@ -15,6 +17,8 @@ pub(super) const GROUPS: &str = "tools.byGroup";
 const ANY: &str = "*";
 /// The members of a policy that say the same here.
 const LISTS: [&str; 3] = ["allow", "alsoAllow", "deny"];
+/// Characters of a name within a reason at most.
+const SHOWN: usize = 120;
 /// Where a channel keeps its rooms.
 const ROOMS: [&str; 2] = ["groups", "channels"];
 
@@ -25,6 +29,8 @@ pub(super) struct TakenMembers {
     pub(super) members: Map<String, Value>,
     /// What is not, by its name, and why.
     pub(super) left: Vec<(String, String)>,
+    /// Each key as it stands in the members, and where it comes from, by the form in which keys are compared.
+    places: BTreeMap<String, (String, String)>,
 }
 
 impl TakenMembers {
@@ -32,11 +38,20 @@ impl TakenMembers {
         self.left.push((key, why.to_owned()));
     }
 
+    /// The key that counts for one of ours, and where it was first: keys that differ in capitals alone are one.
+    fn place(&mut self, at: &str, ours: String) -> (String, String) {
+        let same = ours.to_ascii_lowercase();
+        self.places.entry(same).or_insert_with(|| (ours, at.to_owned())).clone()
+    }
+
     /// Takes a policy. Where one that says something else has the same key here, neither counts.
     fn take(&mut self, at: &str, ours: String, policy: Value) {
+        let (ours, first) = self.place(at, ours);
         if self.members.get(&ours).is_some_and(|before| *before != policy) {
-            let why =
-                format!("another one is `{ours}` here too, and says something else; it gets no tools here");
+            let first: String = first.chars().filter(|letter| !letter.is_control()).take(SHOWN).collect();
+            let why = format!(
+                "it and {first} are one key here, `{ours}`, with different policies; it gets no tools here"
+            );
             self.leave(at.to_owned(), &why);
             self.members.insert(ours, no_tools());
         } else {
@@ -44,13 +59,17 @@ impl TakenMembers {
         }
     }
 
+    /// Takes all tools from a key, whatever it had before.
+    fn close(&mut self, at: &str, ours: String) {
+        let (ours, _) = self.place(at, ours);
+        self.members.insert(ours, no_tools());
+    }
+
     /// Takes all tools from the rooms of a channel that have no policy of their own.
-    fn close_rooms(&mut self, at: String, channel: &str, why: &str) {
-        self.leave(
-            at,
-            &format!("{why}; rooms of `{channel}` without a policy of their own get no tools here"),
-        );
-        self.members.insert(format!("{channel}:{ANY}"), no_tools());
+    fn close_rooms(&mut self, at: &str, channel: &str, why: &str) {
+        let why = format!("{why}; rooms of `{channel}` without a policy of their own get no tools here");
+        self.leave(at.to_owned(), &why);
+        self.close(at, format!("{}:{ANY}", channel.trim()));
     }
 }
 
@@ -117,17 +136,12 @@ fn is_sandbox(value: &Value) -> bool {
 /// tools from its sender, and what is no object, or not whole, from every sender that it does not name.
 pub(super) fn senders(key: &str, theirs: &Value) -> TakenMembers {
     let mut taken = TakenMembers::default();
-    for (sender, value) in theirs.as_object().into_iter().flatten() {
+    let members = theirs.as_object().into_iter().flatten();
+    for (sender, value) in members.filter(|(sender, _)| *sender != INCLUDE) {
         let at = format!("{key}.{sender}");
-        let ours = match sender.split_once(':') {
-            _ if sender == INCLUDE => continue,
-            _ if sender == ANY => sender.clone(),
-            Some(("name", _)) => {
-                taken.leave(at, "people choose their names themselves; use `id:`, `e164:` or `username:`");
-                continue;
-            }
-            Some(("id" | "e164" | "username", _)) => sender.clone(),
-            _ => format!("id:{}", sender.trim_start_matches('@')),
+        let Some(ours) = sender_key(sender) else {
+            taken.leave(at, "people choose their names themselves; use `id:`, `e164:` or `username:`");
+            continue;
         };
         let lists = lists(&at, value, &mut taken.left);
         let lists = match check_setting(SENDERS, &json!({ &ours: lists }).to_string()) {
@@ -146,12 +160,25 @@ pub(super) fn senders(key: &str, theirs: &Value) -> TakenMembers {
     }
     if !theirs.is_object() {
         taken.leave(key.to_owned(), "it is not an object; no sender gets tools here");
-        taken.members.insert(ANY.to_owned(), no_tools());
+        taken.close(key, ANY.to_owned());
     } else if is_partial(theirs) {
         taken.leave(key.to_owned(), &format!("{MISSING}; senders that it does not name get no tools here"));
-        taken.members.insert(ANY.to_owned(), no_tools());
+        taken.close(key, ANY.to_owned());
     }
     taken
+}
+
+/// A sender as our keys have one: blanks around it, `@` before it and the case of its kind make no other one. `None` for a name.
+fn sender_key(theirs: &str) -> Option<String> {
+    let bare = |value: &str| value.trim().trim_start_matches('@').to_owned();
+    let theirs = theirs.trim();
+    let (kind, rest) = theirs.split_once(':').unwrap_or_default();
+    match kind.trim().to_ascii_lowercase().as_str() {
+        _ if theirs == ANY => Some(ANY.to_owned()),
+        "name" => None,
+        kind @ ("id" | "e164" | "username") => Some(format!("{kind}:{}", bare(rest))),
+        _ => Some(format!("id:{}", bare(theirs))),
+    }
 }
 
 /// Policies by provider. One that cannot be read takes all tools from its models, and one whose key is none from all models that have
@@ -171,17 +198,17 @@ pub(super) fn providers(key: &str, theirs: &Value) -> TakenMembers {
                 is_open = false;
             }
             _ if has_include(value) => {
-                taken.leave(at, &format!("{MISSING}; its models get no tools here"));
-                taken.members.insert(provider.clone(), no_tools());
+                taken.leave(at.clone(), &format!("{MISSING}; its models get no tools here"));
+                taken.take(&at, provider.trim().to_owned(), no_tools());
             }
-            Ok(_) => drop(taken.members.insert(provider.clone(), value.clone())),
+            Ok(_) => taken.take(&at, provider.trim().to_owned(), value.clone()),
             Err(_) if provider.trim().is_empty() => {
                 taken.leave(at, "it names no provider; models that have no other key get no tools here");
                 is_open = false;
             }
             Err(why) => {
-                taken.leave(at, &format!("{}; its models get no tools here", short(&why)));
-                taken.members.insert(provider.clone(), no_tools());
+                taken.leave(at.clone(), &format!("{}; its models get no tools here", short(&why)));
+                taken.take(&at, provider.trim().to_owned(), no_tools());
             }
         }
     }
@@ -189,7 +216,7 @@ pub(super) fn providers(key: &str, theirs: &Value) -> TakenMembers {
         taken.leave(key.to_owned(), "it is not an object; no model gets tools here");
     }
     if !is_open {
-        taken.members.insert(ANY.to_owned(), no_tools());
+        taken.close(key, ANY.to_owned());
     }
     taken
 }
@@ -223,17 +250,16 @@ fn lists(key: &str, theirs: &Value, left: &mut Vec<(String, String)>) -> Value {
 /// may be about.
 pub(super) fn rooms(key: &str, channels: &Value) -> TakenMembers {
     let mut taken = TakenMembers::default();
-    if !channels.is_object() && !channels.is_null() {
+    if !channels.is_object() {
         taken.leave(key.to_owned(), "it is not an object; no room gets tools here");
-        taken.members.insert(ANY.to_owned(), no_tools());
+        taken.close(key, ANY.to_owned());
     } else if is_partial(channels) {
         taken.leave(key.to_owned(), &format!("{MISSING}; rooms that it does not name get no tools here"));
-        taken.members.insert(ANY.to_owned(), no_tools());
+        taken.close(key, ANY.to_owned());
     }
     let channels = channels.as_object().into_iter().flatten();
     for (channel, settings) in channels.filter(|(channel, _)| *channel != INCLUDE) {
         let at = format!("{key}.{channel}");
-        // In order, so that those with rooms of ours come before what closes.
         for (member, value) in members(&at, channel, settings, &mut taken) {
             let at = format!("{at}.{member}");
             match member.as_str() {
@@ -243,10 +269,7 @@ pub(super) fn rooms(key: &str, channels: &Value) -> TakenMembers {
                         guild_policies(&format!("{at}.{guild}"), channel, settings, &mut taken);
                     }
                 }
-                "tools" | "toolsBySender" => {
-                    leave_policy(&at, channel, value, &mut taken);
-                }
-                _ => leave_policies(&at, channel, value, &mut taken),
+                _ => leave_policies((member, value), &at, channel, &mut taken),
             }
         }
         taken.leave(at, "there are no chat channels yet");
@@ -261,11 +284,10 @@ fn members<'a>(
     value: &'a Value,
     taken: &mut TakenMembers,
 ) -> impl Iterator<Item = (&'a String, &'a Value)> + use<'a> {
-    match value {
-        Value::Object(_) if is_partial(value) => taken.close_rooms(at.to_owned(), channel, MISSING),
-        // Whether there is one at all.
-        Value::Object(_) | Value::Null | Value::Bool(_) => {}
-        _ => taken.close_rooms(at.to_owned(), channel, "it is not an object"),
+    if is_partial(value) {
+        taken.close_rooms(at, channel, MISSING);
+    } else if !value.is_object() {
+        taken.close_rooms(at, channel, "it is not an object");
     }
     value.as_object().into_iter().flatten().filter(|(member, _)| *member != INCLUDE)
 }
@@ -281,37 +303,59 @@ fn guild_policies(at: &str, channel: &str, settings: &Value, taken: &mut TakenMe
         let at = format!("{at}.{member}");
         match member.as_str() {
             "channels" => rooms_of(&at, channel, value, taken),
-            "tools" | "toolsBySender" => leave_policy(&at, channel, value, taken),
-            _ => {}
+            _ => leave_policies((member, value), &at, channel, taken),
         }
     }
 }
 
-/// Names the policies that stand elsewhere, and closes their channel.
-fn leave_policies(at: &str, channel: &str, settings: &Value, taken: &mut TakenMembers) {
-    for (member, value) in settings.as_object().into_iter().flatten() {
-        let of_member = format!("{at}.{member}");
-        match member.as_str() {
-            INCLUDE => taken.close_rooms(at.to_owned(), channel, MISSING),
-            "tools" | "toolsBySender" => leave_policy(&of_member, channel, value, taken),
-            _ => leave_policies(&of_member, channel, value, taken),
+/// Names the policies that stand elsewhere, and closes the channel that they are of.
+fn leave_policies((name, value): (&str, &Value), at: &str, channel: &str, taken: &mut TakenMembers) {
+    let mut found = Vec::new();
+    other_policies((name, value), at, &mut found);
+    for OtherPolicy { at, why, is_empty } in found {
+        match is_empty {
+            true => taken.leave(at, why),
+            false => taken.close_rooms(&at, channel, why),
         }
     }
 }
 
-fn leave_policy(at: &str, channel: &str, policy: &Value, taken: &mut TakenMembers) {
-    let why = "policies are by room of `groups` and `channels` here";
-    match policy.as_object().is_some_and(Map::is_empty) {
-        true => taken.leave(at.to_owned(), why),
-        false => taken.close_rooms(at.to_owned(), channel, why),
-    }
+/// What may narrow tools, and stands where nothing is taken over.
+struct OtherPolicy {
+    at: String,
+    why: &'static str,
+    /// It says nothing.
+    is_empty: bool,
 }
 
-fn room_policy(key: &str, (channel, room): (&str, &str), settings: &Value, taken: &mut TakenMembers) {
+/// Those in a member, however deep.
+fn other_policies((name, value): (&str, &Value), at: &str, found: &mut Vec<OtherPolicy>) {
+    let why = match name {
+        INCLUDE => MISSING,
+        "tools" | "toolsBySender" => "policies are by room of `groups` and `channels` here",
+        _ => {
+            for (at_item, item) in value.as_array().into_iter().flatten().enumerate() {
+                other_policies(("", item), &format!("{at}[{at_item}]"), found);
+            }
+            for (name, value) in value.as_object().into_iter().flatten() {
+                other_policies((name, value), &format!("{at}.{name}"), found);
+            }
+            return;
+        }
+    };
+    let is_empty = value.as_object().is_some_and(Map::is_empty);
+    found.push(OtherPolicy { at: at.to_owned(), why, is_empty });
+}
+
+/// What a room says of tools; an empty object where it says nothing.
+fn policy_of_room(key: &str, settings: &Value, taken: &mut TakenMembers) -> Value {
+    let Some(members) = settings.as_object().filter(|_| !is_partial(settings)) else {
+        // It says why.
+        return lists(key, settings, &mut taken.left);
+    };
     let mut policy = match settings.get("tools") {
         Some(tools) => lists(&format!("{key}.tools"), tools, &mut taken.left),
-        None if matches!(settings, Value::Object(_) | Value::Null | Value::Bool(_)) => json!({}),
-        None => lists(key, settings, &mut taken.left),
+        None => json!({}),
     };
     if let Some(theirs) = settings.get("toolsBySender") {
         let of = senders(&format!("{key}.toolsBySender"), theirs);
@@ -320,26 +364,39 @@ fn room_policy(key: &str, (channel, room): (&str, &str), settings: &Value, taken
             policy["bySender"] = Value::Object(of.members);
         }
     }
-    let is_empty = policy.as_object().is_none_or(Map::is_empty);
-    let ours = format!("{channel}:{room}");
-    if let Err(why) = check_setting(GROUPS, &json!({ &ours: {} }).to_string()) {
-        if !is_empty || is_partial(settings) {
-            // No room can have this key.
-            taken.leave(
-                key.to_owned(),
-                &format!("{}; rooms that are not named get no tools here", short(&why)),
-            );
-            taken.members.insert(format!("{channel}:{ANY}"), no_tools());
-        }
-    } else if is_partial(settings) {
-        taken.leave(key.to_owned(), &format!("{MISSING}; it gets no tools here"));
-        taken.take(key, ours, no_tools());
-    } else if let Err(why) = check_setting(GROUPS, &json!({ &ours: policy }).to_string()) {
-        taken.leave(key.to_owned(), &format!("{}; it gets no tools here", short(&why)));
-        taken.take(key, ours, no_tools());
-    } else if !is_empty {
-        taken.take(key, ours, policy);
+    let mut found = Vec::new();
+    for (name, value) in members.iter().filter(|(name, _)| !["tools", "toolsBySender"].contains(&&***name)) {
+        other_policies((name, value), &format!("{key}.{name}"), &mut found);
     }
+    for OtherPolicy { at, why, is_empty } in found {
+        if is_empty {
+            taken.leave(at, why);
+        } else {
+            taken.leave(at, &format!("{why}; the room gets no tools here"));
+            policy = no_tools();
+        }
+    }
+    policy
+}
+
+fn room_policy(key: &str, (channel, room): (&str, &str), settings: &Value, taken: &mut TakenMembers) {
+    let mut policy = policy_of_room(key, settings, taken);
+    if policy.as_object().is_none_or(Map::is_empty) {
+        return;
+    }
+    let ours = format!("{}:{}", channel.trim(), room.trim());
+    if let Err(why) = check_setting(GROUPS, &json!({ &ours: {} }).to_string()) {
+        // No room can have this key.
+        let why = format!("{}; rooms that are not named get no tools here", short(&why));
+        taken.leave(key.to_owned(), &why);
+        taken.close(key, format!("{}:{ANY}", channel.trim()));
+        return;
+    }
+    if let Err(why) = check_setting(GROUPS, &json!({ &ours: policy }).to_string()) {
+        taken.leave(key.to_owned(), &format!("{}; it gets no tools here", short(&why)));
+        policy = no_tools();
+    }
+    taken.take(key, ours, policy);
 }
 
 #[cfg(test)]
@@ -358,7 +415,7 @@ mod tests {
             }, "accounts": { "work": { "name": "x", "groups": { "-200": { "tools": { "deny": ["exec"] } } } } } },
             "discord": { "guilds": { "1": { "tools": {}, "channels": { "2": { "tools": { "deny": ["*"] } } } } } },
         });
-        let TakenMembers { members, left } = rooms("channels", &channels);
+        let TakenMembers { members, left, .. } = rooms("channels", &channels);
         let expect = json!({
             "discord:2": { "deny": ["*"] },
             "telegram:*": { "deny": ["*"] },
@@ -388,20 +445,32 @@ mod tests {
             json!({ "id:7": none, "7": open }),
             json!({ "@7": none, "7": open, "id:7": open }),
             json!({ "@7": open, "7": { "allow": ["exec"] }, "id:7": open }),
+            json!({ "ID:@7": none, " 7 ": open }),
         ] {
-            let TakenMembers { members, left } = senders("s", &theirs);
+            let TakenMembers { members, left, .. } = senders("s", &theirs);
             assert_eq!(Value::Object(members), json!({ "id:7": none }), "{theirs}");
-            assert!(left.iter().any(|(_, why)| why.contains("`id:7`")), "{left:?}");
+            let is_told = |(key, why): &(String, String)| {
+                key.starts_with("s.") && why.starts_with("it and s.") && why.contains("`id:7`")
+            };
+            assert!(left.iter().any(is_told), "{left:?}");
         }
-        assert_eq!(senders("s", &json!({ "7": open, "id:7": open })), {
-            let members = json!({ "id:7": open }).as_object().cloned().unwrap();
-            TakenMembers { members, left: Vec::new() }
-        });
+        let theirs = json!({ "username:Ann": none, "Username:@ann": open, "Name:Ann": open });
+        let members = senders("s", &theirs).members;
+        assert_eq!(members.values().collect::<Vec<_>>(), [&none], "{members:?}");
+        let TakenMembers { members, left, .. } = senders("s", &json!({ "7": open, "id:7": open }));
+        assert_eq!((Value::Object(members), left), (json!({ "id:7": open }), Vec::new()));
+        let theirs = json!({ "toolsBySender": { "@7": none, "7": open, "id:7": open } });
+        assert_eq!(agent("a.tools", &theirs).members["bySender"], json!({ "id:7": none }));
         let room = |policy: &Value| json!({ "tools": policy });
         let guild = |policy: &Value| json!({ "channels": { "*": room(policy) } });
         for (channels, key) in [
             (json!({ "discord": { "guilds": { "a": guild(&none), "b": guild(&open) } } }), "discord:*"),
             (json!({ "x": { "groups": { "1": room(&none) }, "channels": { "1": room(&open) } } }), "x:1"),
+            (json!({ "x": { "groups": { "*": room(&open) }, "rooms": { "1": room(&open) } } }), "x:*"),
+            (
+                json!({ "X": { "groups": { " A": room(&none) } }, "x": { "groups": { "a": room(&open) } } }),
+                "X:A",
+            ),
         ] {
             let members = rooms("channels", &channels).members;
             assert_eq!(Value::Object(members), json!({ key: none }), "{channels}");
@@ -424,17 +493,35 @@ mod tests {
             json!({ "accounts": { "a": { "$include": "gone" } } }),
             json!({ "teams": { "1": { "channels": { "2": policy } } } }),
             json!({ "rooms": { "1": policy } }),
+            json!({ "guilds": { "1": { "roles": [{ "admin": policy }] } } }),
+            json!({ "groups": true }),
+            Value::Null,
             policy.clone(),
         ] {
-            let TakenMembers { members, left } = rooms("channels", &json!({ "x": settings }));
+            let TakenMembers { members, left, .. } = rooms("channels", &json!({ "x": settings }));
             assert_eq!(Value::Object(members), json!({ "x:*": none }), "{settings}");
             assert!(left.iter().any(|(_, why)| why.contains("get no tools here")), "{settings}: {left:?}");
         }
-        let members = rooms("channels", &json!({ "x": { "groups": { "1": ["y"] } } })).members;
-        assert_eq!(Value::Object(members), json!({ "x:1": none }));
-        assert_eq!(Value::Object(rooms("channels", &json!([policy])).members), json!({ "*": none }));
+        for room in [
+            json!(["y"]),
+            Value::Null,
+            json!({ "tools": { "allow": ["read"] }, "topics": { "5": policy } }),
+            json!({ "topics": [{ "$include": "gone" }] }),
+        ] {
+            let TakenMembers { members, left, .. } =
+                rooms("channels", &json!({ "x": { "groups": { "1": room } } }));
+            assert_eq!(Value::Object(members), json!({ "x:1": none }), "{room}");
+            assert!(left.iter().any(|(_, why)| why.contains("gets no tools here")), "{room}: {left:?}");
+        }
+        for channels in [json!([policy]), json!("x"), Value::Null] {
+            assert_eq!(
+                Value::Object(rooms("channels", &channels).members),
+                json!({ "*": none }),
+                "{channels}"
+            );
+        }
         let harmless =
-            json!({ "x": { "groups": { "1": null }, "channels": true, "dm": { "enabled": true } } });
+            json!({ "x": { "groups": { "1": {} }, "channels": {}, "dm": { "enabled": true, "tools": {} } } });
         assert_eq!(rooms("channels", &harmless).members, Map::new());
     }
 
@@ -445,7 +532,7 @@ mod tests {
             "toolsBySender": { "id:7": { "deny": ["exec"] } },
             "sandbox": { "tools": { "deny": ["browser"], "alsoAllow": ["cron"] } },
         });
-        let TakenMembers { members, left } = agent("a.tools", &theirs);
+        let TakenMembers { members, left, .. } = agent("a.tools", &theirs);
         let expect = json!({
             "profile": "coding", "deny": ["gateway"],
             "bySender": { "id:7": { "deny": ["exec"] } }, "sandbox": { "deny": ["browser"], "alsoAllow": ["cron"] },
@@ -462,15 +549,17 @@ mod tests {
         let theirs = json!({
             "openai": { "deny": ["exec"] }, "x": { "profile": "nix" }, "y/z": 7, "*": { "allow": ["read"] },
         });
-        let TakenMembers { members, left } = providers(PROVIDERS, &theirs);
+        let TakenMembers { members, left, .. } = providers(PROVIDERS, &theirs);
         let expect =
             json!({ "openai": { "deny": ["exec"] }, "x": none, "y/z": none, "*": { "allow": ["read"] } });
         assert_eq!(Value::Object(members), expect);
         let keys: Vec<&str> = left.iter().map(|(key, _)| key.as_str()).collect();
         assert_eq!(keys, ["tools.byProvider.x", "tools.byProvider.y/z"]);
         assert!(left.iter().all(|(_, why)| why.ends_with("; its models get no tools here")), "{left:?}");
+        let theirs = json!({ "OpenAI": none, "openai": { "allow": ["read"] } });
+        assert_eq!(providers(PROVIDERS, &theirs).members.values().collect::<Vec<_>>(), [&none]);
         for broken in [json!({ " ": {}, "*": {} }), json!(["openai"])] {
-            let TakenMembers { members, left } = providers(PROVIDERS, &broken);
+            let TakenMembers { members, left, .. } = providers(PROVIDERS, &broken);
             assert_eq!((Value::Object(members), left.len()), (json!({ "*": none }), 1), "{broken}");
         }
     }

@@ -64,13 +64,16 @@ impl Ask {
 /// Stands for a value of which an object above is none: no word that is known.
 static UNREADABLE: Value = Value::Bool(false);
 
-/// What stands below these names.
+/// What stands below these names. Something else than an object on the way there may have said anything; also null, which stands for
+/// what cannot be read, but at the top for a file that is not there.
 fn member<'a>(value: &'a Value, names: &[&str]) -> Option<&'a Value> {
+    if value.is_null() {
+        return None;
+    }
     let mut value = value;
     for name in names {
         value = match value {
             Value::Object(members) => members.get(*name)?,
-            Value::Null => return None,
             _ => return Some(&UNREADABLE),
         };
     }
@@ -389,7 +392,52 @@ pub(super) fn pattern_of(rule: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn approvals_of_a_wrong_shape_are_the_strictest() {
+        let of = |config: &Value, approvals: &Value| {
+            let AgentApprovals { security, asked, unknown, .. } =
+                AgentApprovals::of(config, approvals, "main");
+            (security, asked, unknown)
+        };
+        let strictest = (Some(Security::Deny), Some(Ask::Always), vec!["security", "ask"]);
+        for wrong in [json!("full"), json!(["full"]), json!(7), json!(true), Value::Null] {
+            let exec = json!({ "exec": wrong });
+            for config in [
+                json!({ "tools": exec }),
+                json!({ "tools": wrong }),
+                json!({ "agents": { "list": [{ "id": "main", "tools": exec }] } }),
+                json!({ "agents": { "list": [{ "tools": wrong }] } }),
+            ] {
+                assert_eq!(of(&config, &Value::Null), strictest, "{config}");
+            }
+            for approvals in [
+                json!({ "defaults": wrong }),
+                json!({ "agents": { "*": wrong }, "defaults": { "security": "full", "ask": "off" } }),
+                json!({ "agents": { "main": wrong, "*": { "security": "full", "ask": "off" } } }),
+            ] {
+                let (security, asked, unknown) = of(&json!({}), &approvals);
+                assert_eq!((security, asked), (strictest.0, strictest.1), "{approvals}");
+                assert!(unknown.starts_with(&strictest.2), "{approvals}: {unknown:?}");
+            }
+        }
+        for wrong in [json!({ "pattern": "git" }), json!("git"), json!(7)] {
+            let approvals = json!({ "agents": { "main": { "security": "full", "allowlist": wrong } } });
+            assert_eq!(
+                of(&json!({}), &approvals),
+                (Some(Security::Deny), None, vec!["allowlist"]),
+                "{wrong}"
+            );
+        }
+        for [config, approvals] in
+            [[Value::Null, Value::Null], [json!({ "tools": {} }), json!({ "agents": { "main": {} } })]]
+        {
+            assert_eq!(of(&config, &approvals), (None, None, vec![]), "{config}");
+        }
+    }
 
     #[test]
     fn patterns_become_rules_that_allow_no_more() {
