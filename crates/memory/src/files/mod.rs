@@ -1,5 +1,6 @@
 //! The files of a memory: which names belong to it, what is read of them, and how one is replaced.
 
+mod merge;
 mod name;
 mod read;
 mod replace;

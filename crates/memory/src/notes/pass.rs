@@ -232,7 +232,10 @@ impl<'a> Pass<'a> {
             }
             let replaced = replace(&path, old.as_ref().map(|old| old.text.as_bytes()), new.as_bytes());
             let former = match replaced.map_err(MemoryError::io("write", &path))? {
-                Replacement::Changed => continue,
+                Replacement::Changed(ours) => {
+                    ours.bring_over(&path).map_err(MemoryError::io("write", &path))?;
+                    continue;
+                }
                 Replacement::Done(former) => former,
             };
             let stamp =
@@ -245,15 +248,18 @@ impl<'a> Pass<'a> {
             };
             let file = FileDraft { name: name.clone(), before, after, stamp };
             self.add(ChangeDraft { class: author.class, said, files: vec![file] });
-            let nodes = self.commit().await?;
+            let nodes = self.commit().await;
+            // A program that had the file open may have written to it after it was replaced.
+            let brought = former.bring_over(&path).map_err(MemoryError::io("write", &path));
+            let nodes = nodes?;
             unexplained.extend(named(std::mem::take(&mut observed), &nodes));
-            // A program that had the file open wrote to it after it was replaced: its text wins, and ours comes on top of it.
-            if let Some(theirs) = former.written_since()
-                && let Ok(Replacement::Done(_)) = replace(&path, Some(new.as_bytes()), &theirs)
-            {
-                continue;
+            let node = nodes.last().copied();
+            if brought? {
+                let observed = self.observe().await?;
+                let nodes = self.commit().await?;
+                unexplained.extend(named(observed, &nodes));
             }
-            let Some(node) = nodes.last().copied() else { return Ok(None) };
+            let Some(node) = node else { return Ok(None) };
             return Ok(Some(WrittenNote { node, name: name.clone(), text: new, unexplained }));
         }
         Err(MemoryError::Unsettled(path))
