@@ -84,7 +84,7 @@ pub(crate) fn command_files(command: &str, cwd: &Path, home: Option<&Path>) -> C
         are_all &= directories.len() <= DIRECTORIES;
         directories.truncate(DIRECTORIES);
     }
-    are_all &= !found.enters_pattern;
+    are_all &= !found.enters_unknown;
     // Where nothing is run by path, it makes no difference which directories there are.
     are_all |= found.programs.is_empty() && found.scripts.is_empty();
     // What a pattern names is known when it runs, not when it is asked about.

@@ -39,10 +39,11 @@ pub struct RunFiles {
     /// The arguments of each interpreter: the script is the first of them that is a file and follows no option; what follows an option
     /// may be one too.
     pub scripts: Vec<Vec<ScriptWord>>,
-    /// Whether a pattern (`./s.*`) stands where a program could: nobody knows before it runs which file that will be.
+    /// Whether a pattern (`./s.*`) stands where a program could, or `env` has options that are not followed: nobody knows before it runs
+    /// which file that will be.
     pub has_patterns: bool,
-    /// Whether it changes to a directory that a pattern names.
-    pub enters_pattern: bool,
+    /// Whether it changes to a directory that is not known: a pattern or a variable names it, or it is one of before (`cd -`, `popd`).
+    pub enters_unknown: bool,
 }
 
 /// An argument of an interpreter.
@@ -66,6 +67,8 @@ pub fn run_files(command: &str) -> RunFiles {
 impl RunFiles {
     fn code(&mut self, code: &str, depth: usize) {
         let (parts, unreadable) = parse(code, depth);
+        // Then `cd sub` goes anywhere.
+        self.enters_unknown |= code.contains("CDPATH");
         for part in &parts {
             if let Part::Command(command) = part {
                 self.command(&command.words, depth);
@@ -94,25 +97,22 @@ impl RunFiles {
         if matches!(base, "source" | ".") || is_interpreter(base) {
             self.scripts.push(script_words(arguments));
         }
-        self.enters_pattern |= matches!(base, "cd" | "pushd") && arguments.iter().any(|word| word.is_pattern);
+        if changes_directory(base) {
+            match entered(base, arguments) {
+                Some(directory) => self.directories.push(directory),
+                None => self.enters_unknown = true,
+            }
+        }
         if let Some(code) = known_code(arguments).filter(|_| base == "eval" && depth < DEPTH_LIMIT) {
             self.code(&code, depth + 1);
         }
-        // A whole command line in one word: `env -S`.
-        if base == "env" && depth < DEPTH_LIMIT {
-            for text in arguments.iter().filter_map(text_of) {
-                let line = ["--split-string=", "-S"].iter().find_map(|option| text.strip_prefix(option));
-                let line = line.unwrap_or(&text);
-                if line.contains(char::is_whitespace) {
-                    self.code(line, depth + 1);
-                }
-            }
+        if base == "env" {
+            self.env(arguments, depth);
         }
         match nature(words) {
             Nature::Runs(_, rest) if depth < DEPTH_LIMIT => self.command(&rest, depth + 1),
             Nature::Code(code) if depth < DEPTH_LIMIT => self.code(&code, depth + 1),
-            Nature::Enters(directory) => self.directories.push(directory),
-            Nature::Plain | Nature::Free => {}
+            Nature::Enters(_) | Nature::Plain | Nature::Free => {}
             // What it runs is somewhere among its words.
             Nature::Wide(_)
             | Nature::Wrapper(_)
@@ -127,7 +127,52 @@ impl RunFiles {
                 let interpreters =
                     arguments.iter().enumerate().filter(|(_, word)| is_interpreter(&base_of(word)));
                 self.scripts.extend(interpreters.map(|(at, _)| behind(at)));
+                self.enters_unknown |= arguments.iter().any(|word| changes_directory(&base_of(word)));
+                for (at, _) in arguments.iter().enumerate().filter(|(_, word)| base_of(word) == "env") {
+                    self.env(arguments.get(at + 1..).unwrap_or_default(), depth);
+                }
             }
+        }
+    }
+
+    /// What `env` runs because of its options: a whole command line in one word (`-S`). Of options that are not followed, such as one
+    /// that changes the directory, nobody knows.
+    fn env(&mut self, arguments: &[Word], depth: usize) {
+        let mut rest = arguments;
+        while let Some((word, behind)) = rest.split_first() {
+            rest = behind;
+            let Some(text) = text_of(word) else {
+                self.has_patterns |= word.may_be_option();
+                return;
+            };
+            let code = match text.as_str() {
+                "-i" | "-" | "--ignore-environment" | "-0" | "--null" | "-v" | "--debug" => continue,
+                "-u" | "--unset" => {
+                    rest = rest.get(1..).unwrap_or_default();
+                    continue;
+                }
+                "-S" | "--split-string" => rest.split_first().and_then(|(code, behind)| {
+                    rest = behind;
+                    text_of(code)
+                }),
+                "--" => return,
+                _ if text.starts_with("--unset=") => continue,
+                option if option.starts_with('-') => ["--split-string=", "-S"]
+                    .iter()
+                    .find_map(|start| option.strip_prefix(start))
+                    .map(str::to_owned),
+                _ if text.contains('=') => continue,
+                // What it runs is followed where it stands.
+                _ => return,
+            };
+            match code.and_then(|code| split_command(&code, rest, depth)) {
+                Some(words) => {
+                    self.has_patterns |= reads_code(&words, depth + 1);
+                    self.command(&words, depth + 1);
+                }
+                None => self.has_patterns = true,
+            }
+            return;
         }
     }
 
@@ -320,6 +365,55 @@ fn names_input(text: &str) -> bool {
     matches!(value, "-" | "-s" | "-f-") || value.ends_with("stdin") || value.contains("/fd/")
 }
 
+/// Whether a command of the shell changes the directory.
+fn changes_directory(name: &str) -> bool {
+    matches!(name, "cd" | "pushd" | "popd")
+}
+
+/// The directory that such a command changes to, where it is known.
+fn entered(name: &str, arguments: &[Word]) -> Option<String> {
+    let mut rest = arguments;
+    let mut are_over = false;
+    while let Some((option, behind)) = rest.split_first() {
+        match text_of(option)?.as_str() {
+            "--" => are_over = true,
+            "-L" | "-P" | "-e" | "-@" => {}
+            _ => break,
+        }
+        rest = behind;
+        if are_over {
+            break;
+        }
+    }
+    let [target] = rest else {
+        return (rest.is_empty() && name == "cd").then(|| "~/".to_owned());
+    };
+    let is_home = target.units.first() == Some(&Unit::Home);
+    let text = text_of(target).filter(|_| name != "popd" && !target.is_pattern && !target.splits)?;
+    match text.as_str() {
+        "" => Some(".".to_owned()),
+        "~" if is_home => Some("~/".to_owned()),
+        text if text.starts_with('~') && !(is_home && text.starts_with("~/")) => None,
+        text if text == "-" || (!are_over && text.starts_with(['-', '+'])) => None,
+        _ => Some(text),
+    }
+}
+
+/// The words that `env -S` makes of its line, with those that follow it; `None` where that is not known.
+fn split_command(code: &str, rest: &[Word], depth: usize) -> Option<Vec<Word>> {
+    // Its own escapes and variables.
+    if code.contains(['\\', '$', '#']) || depth >= DEPTH_LIMIT {
+        return None;
+    }
+    let (parts, unreadable) = parse(&format!("env {code}"), depth + 1);
+    match parts.as_slice() {
+        [Part::Command(command)] if unreadable.is_none() => {
+            Some(command.words.iter().chain(rest).cloned().collect())
+        }
+        _ => None,
+    }
+}
+
 /// What `eval` runs, where all of it is known.
 fn known_code(arguments: &[Word]) -> Option<String> {
     let texts: Option<Vec<String>> = arguments.iter().map(text_of).collect();
@@ -401,6 +495,10 @@ mod tests {
             ("env -S './run.sh a'", vec!["./run.sh"]),
             ("env -S'./run.sh a'", vec!["./run.sh"]),
             ("env --split-string='A=1 ./run.sh a'", vec!["./run.sh"]),
+            ("env -S '-i ./run.sh' a", vec!["./run.sh"]),
+            ("env -S./run.sh", vec!["./run.sh"]),
+            ("env --split-string=./run.sh", vec!["./run.sh"]),
+            ("sudo env -S '-u X ./run.sh a'", vec!["./run.sh"]),
             ("'./with space' a", vec!["./with space"]),
             ("sudo ./run.sh", vec!["./run.sh"]),
             ("case x in *) ./hidden.sh;; esac", vec!["./hidden.sh"]),
@@ -558,7 +656,41 @@ mod tests {
         ] {
             assert!(!has_pattern(command), "{command}");
         }
-        assert!(run_files("cd sub* && ./run.sh").enters_pattern);
-        assert!(!run_files("cd sub && ls *").enters_pattern);
+        for unknown in [
+            "cd sub*",
+            "cd \"$D\"",
+            "cd -",
+            "pushd",
+            "pushd +1",
+            "popd",
+            "cd -P -",
+            "cd ~root",
+            "cd a b",
+            "builtin cd sub",
+            "command cd $D",
+            "CDPATH=/x cd sub",
+            "cd -x sub",
+        ] {
+            assert!(run_files(&format!("{unknown} && ./run.sh")).enters_unknown, "{unknown}");
+        }
+        for (known, directory) in [
+            ("cd sub", "sub"),
+            ("cd -- -sub", "-sub"),
+            ("cd -P sub", "sub"),
+            ("pushd sub", "sub"),
+            ("cd", "~/"),
+            ("cd ~", "~/"),
+            ("cd ~/sub", "~/sub"),
+            ("cd ~+/sub", "./sub"),
+            ("command cd sub", "sub"),
+        ] {
+            let found = run_files(&format!("{known} && ./run.sh"));
+            assert_eq!(
+                (found.enters_unknown, found.directories),
+                (false, vec![directory.to_owned()]),
+                "{known}"
+            );
+        }
+        assert!(!run_files("cd sub && ls *").enters_unknown);
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use quipu::{Delivery, OpenedSession, Session};
 use quipu_host::{
-    CommandCall, Failure, FailureKind, Home, HostNotice, Observer, OpenRequest, Question, SessionAudience,
-    SessionTarget,
+    CommandCall, ConversationPlace, Failure, FailureKind, Home, HostNotice, Observer, OpenRequest, Question,
+    SessionAudience, SessionTarget,
 };
 use quipu_protocol::{
     Ack, ClientFrame, Command, FrameErrorKind, PROTOCOL_VERSION, Refusal, ServerFrame, SessionId, Thinking,
@@ -34,7 +34,7 @@ const WAITING: usize = 256;
 const STALLED: Duration = Duration::from_secs(30);
 
 /// Sessions that are open for programs: each by the name that `opened` gave it. They stay open when a client goes, until one
-/// closes them or the desk ends. Cheap to clone.
+/// closes them, a conversation needs one whose clients are gone, or the desk ends. Cheap to clone.
 #[derive(Clone)]
 pub struct Desk(Arc<Inner>);
 
@@ -65,6 +65,8 @@ struct OpenSession {
     session: Session,
     /// For whom it was opened.
     audience: SessionAudience,
+    /// For which conversation.
+    conversation: Option<ConversationPlace>,
     /// A client of lines uses it, so it stays when a [`DeskLease`] ends.
     is_shared: bool,
     /// The clients of lines that have used it: each is there as long as its mark.
@@ -229,6 +231,8 @@ pub struct SessionRequest {
     pub thinking: Option<Thinking>,
     /// For whom it works: what narrows the tools of these and what they may spend counts.
     pub audience: SessionAudience,
+    /// The conversation that it is for, which says in which sandbox it works.
+    pub conversation: Option<ConversationPlace>,
 }
 
 impl Desk {
@@ -400,7 +404,7 @@ impl Desk {
         wanted: SessionRequest,
         out: Option<ClientWriter>,
     ) -> Result<(SessionId, Session, Vec<quipu_protocol::Notice>), LeaseError> {
-        let SessionRequest { cwd, session, fork, model, thinking, audience } = wanted;
+        let SessionRequest { cwd, session, fork, model, thinking, audience, conversation } = wanted;
         let options = &self.0.options;
         let home = match out {
             Some(out) => {
@@ -427,8 +431,8 @@ impl Desk {
         if let SessionTarget::Session(named) = &which
             && let Some((name, handle)) = self.open_already(&home, named).await?
         {
-            let is_same = |open: &OpenSession| open.audience == audience;
-            // Its budget and its policies of tools would not hold.
+            let is_same = |open: &OpenSession| open.audience == audience && open.conversation == conversation;
+            // Its budget, its policies of tools and its sandbox would not hold.
             let Some(agent) =
                 audience.agent.as_ref().filter(|_| !self.sessions().get(&name).is_some_and(is_same))
             else {
@@ -457,6 +461,9 @@ impl Desk {
         if audience.agent.is_some() {
             request.audience = audience.clone();
         }
+        if conversation.is_some() {
+            request.conversation.clone_from(&conversation);
+        }
         let OpenedSession { session, notices } = quipu_host::open(&home, &request).await?.opened;
         let name = session.view().session;
         if let Some(observer) = &options.observer {
@@ -465,6 +472,7 @@ impl Desk {
         let open = OpenSession {
             session: session.clone(),
             audience,
+            conversation,
             is_shared: false,
             clients: Vec::new(),
             leases: 0,
@@ -602,14 +610,8 @@ impl Client {
             }
             ClientFrame::Open { id, cwd, session, fork, model, thinking } => {
                 let client = (self.out.clone(), mark);
-                let wanted = SessionRequest {
-                    cwd,
-                    session,
-                    fork,
-                    model,
-                    thinking,
-                    audience: SessionAudience::default(),
-                };
+                let wanted =
+                    SessionRequest { cwd, session, fork, model, thinking, ..SessionRequest::default() };
                 Box::pin(async move { desk.open(id, wanted, client).await })
             }
             ClientFrame::Command { id, session: name, command } => {

@@ -11,8 +11,7 @@ use quipu::store::{
 };
 use quipu::{BackgroundWake, LiveChanges, OpenedSession, Session, Tool};
 use quipu_host::{
-    ConversationPlace, Failure, Home, OpenRequest, Question, Sender, SessionTarget, SettingsToolFilter,
-    agent_request,
+    Failure, Home, OpenRequest, Question, Sender, SessionTarget, SettingsToolFilter, agent_request,
 };
 use tokio::sync::{
     Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock, Semaphore,
@@ -22,7 +21,7 @@ use tokio::time::Instant;
 use crate::conversation_rules::{TurnCause, conversation_limit, turn_limit};
 use crate::desk::{Desk, SessionObserver};
 use crate::heartbeat::HeartbeatSettings;
-use crate::keys::{AgentId, DEFAULT_AGENT, DirectKeys, SessionKey};
+use crate::keys::SessionKey;
 use crate::queue::MessageGroup;
 use crate::source::{ConversationClaim, SessionSource, SourcedSession};
 use claims::{Claim, Claims};
@@ -610,11 +609,7 @@ impl Inner {
         // What it began by itself would be answered to nobody, or to who writes next.
         request.background_wake = BackgroundWake::Running;
         request.is_light |= key.is_heartbeat() && self.heartbeat_settings(key).is_light();
-        request.conversation = Some(ConversationPlace {
-            agent: key.agent().map_or(DEFAULT_AGENT, AgentId::as_str).to_owned(),
-            name: key.to_string(),
-            is_main: key.is_main(&DirectKeys::default().main_key),
-        });
+        request.conversation = Some(place_of(key));
         request.store = Some(self.store.clone());
         let here = (Question::Here, Some(true));
         let nobody = [
@@ -784,8 +779,8 @@ mod imported;
 mod renewal;
 mod said;
 
-pub use audience::audience_of;
 use audience::{agent_of, group_of, sender_of};
+pub use audience::{audience_of, place_of};
 pub use imported::{
     BindMode, ConversationBinding, ImportedConversation, KnownConversation, bind_conversation, conversations,
 };

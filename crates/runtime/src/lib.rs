@@ -32,7 +32,7 @@ pub use heartbeat::*;
 pub use host_sessions::{
     BindMode, BorrowedConversation, ConversationBinding, ConversationObserver, ConversationOpener,
     ConversationTools, HostSessionLimits, HostSessions, ImportedConversation, KnownConversation, audience_of,
-    bind_conversation, conversations,
+    bind_conversation, conversations, place_of,
 };
 pub use keys::{
     AGENT_ID_LIMIT, AgentId, DEFAULT_ACCOUNT, DEFAULT_AGENT, DirectKeys, DirectScope, IdentityLinks,

@@ -1,6 +1,6 @@
 //! Policies of tools in the form of another gateway, and in ours.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -31,6 +31,8 @@ pub(super) struct TakenMembers {
     pub(super) left: Vec<(String, String)>,
     /// Each key as it stands in the members, and where it comes from, by the form in which keys are compared.
     places: BTreeMap<String, (String, String)>,
+    /// Channels whose rooms get no tools.
+    closed: BTreeSet<String>,
 }
 
 impl TakenMembers {
@@ -65,11 +67,21 @@ impl TakenMembers {
         self.members.insert(ours, no_tools());
     }
 
-    /// Takes all tools from the rooms of a channel that have no policy of their own.
+    /// Takes all tools from the rooms of a channel, also from those that have a policy: what is lost may have said less of them.
     fn close_rooms(&mut self, at: &str, channel: &str, why: &str) {
-        let why = format!("{why}; rooms of `{channel}` without a policy of their own get no tools here");
-        self.leave(at.to_owned(), &why);
+        self.leave(at.to_owned(), &format!("{why}; rooms of `{channel}` get no tools here"));
         self.close(at, format!("{}:{ANY}", channel.trim()));
+        self.closed.insert(channel.trim().to_ascii_lowercase());
+    }
+
+    /// At the end, when all rooms are known.
+    fn close_named_rooms(&mut self) {
+        for (key, policy) in &mut self.members {
+            let channel = key.split_once(':').map(|(channel, _)| channel.to_ascii_lowercase());
+            if channel.is_some_and(|channel| self.closed.contains(&channel)) {
+                *policy = no_tools();
+            }
+        }
     }
 }
 
@@ -264,17 +276,43 @@ pub(super) fn rooms(key: &str, channels: &Value) -> TakenMembers {
             let at = format!("{at}.{member}");
             match member.as_str() {
                 place if ROOMS.contains(&place) => rooms_of(&at, channel, value, &mut taken),
-                "guilds" => {
-                    for (guild, settings) in members(&at, channel, value, &mut taken) {
-                        guild_policies(&format!("{at}.{guild}"), channel, settings, &mut taken);
-                    }
-                }
+                "guilds" => guilds(&at, channel, value, &mut taken),
                 _ => leave_policies((member, value), &at, channel, &mut taken),
             }
         }
         taken.leave(at, "there are no chat channels yet");
     }
+    taken.close_named_rooms();
     taken
+}
+
+/// Policies of the rooms of several servers. A room with a name may be one of each of them, which has its policy where it says the same
+/// of that name; ids are of one server alone.
+fn guilds(at: &str, channel: &str, guilds: &Value, taken: &mut TakenMembers) {
+    let mut policies: Vec<(String, TakenMembers)> = Vec::new();
+    for (guild, settings) in members(at, channel, guilds, taken) {
+        let at = format!("{at}.{guild}");
+        let mut of = TakenMembers::default();
+        guild_policies(&at, channel, settings, &mut of);
+        taken.left.append(&mut of.left);
+        taken.closed.append(&mut of.closed);
+        policies.push((at, of));
+    }
+    let is_id = |key: &str| {
+        let room = key.split_once(':').map_or(key, |(_, room)| room);
+        room.chars().all(|digit| digit.is_ascii_digit())
+    };
+    let names: BTreeSet<String> =
+        policies.iter().flat_map(|(_, of)| of.places.keys()).filter(|key| !is_id(key)).cloned().collect();
+    for (at, of) in policies {
+        for name in names.iter().filter(|name| !of.places.contains_key(*name)) {
+            taken.take(&at, name.clone(), json!({}));
+        }
+        for (ours, policy) in of.members {
+            let (_, place) = of.places.get(&ours.to_ascii_lowercase()).cloned().unwrap_or_default();
+            taken.take(&place, ours, policy);
+        }
+    }
 }
 
 /// The members of an object that may hold policies of rooms; of what is none, or not whole, the channel is closed.
@@ -412,13 +450,19 @@ mod tests {
                 } },
                 "*": { "tools": { "allow": ["read"], "profile": "coding" } },
                 "quiet": {},
-            }, "accounts": { "work": { "name": "x", "groups": { "-200": { "tools": { "deny": ["exec"] } } } } } },
+            } },
+            "signal": {
+                "groups": { "a": { "tools": { "allow": ["read"] } } },
+                "accounts": { "work": { "name": "x", "groups": { "a": { "tools": { "deny": ["exec"] } } } } },
+            },
             "discord": { "guilds": { "1": { "tools": {}, "channels": { "2": { "tools": { "deny": ["*"] } } } } } },
         });
         let TakenMembers { members, left, .. } = rooms("channels", &channels);
         let expect = json!({
             "discord:2": { "deny": ["*"] },
-            "telegram:*": { "deny": ["*"] },
+            "signal:*": { "deny": ["*"] },
+            "signal:a": { "deny": ["*"] },
+            "telegram:*": { "allow": ["read"] },
             "telegram:-100": { "deny": ["exec"], "bySender": { "id:7": { "alsoAllow": ["exec"] } } },
         });
         assert_eq!(Value::Object(members), expect);
@@ -429,8 +473,9 @@ mod tests {
             [
                 "channels.discord",
                 "channels.discord.guilds.1.tools",
+                "channels.signal",
+                "channels.signal.accounts.work.groups.a.tools",
                 "channels.telegram",
-                "channels.telegram.accounts.work.groups.-200.tools",
                 "channels.telegram.groups.*.tools.profile",
                 "channels.telegram.groups.-100.toolsBySender.name:Ann",
             ]
@@ -474,6 +519,52 @@ mod tests {
         ] {
             let members = rooms("channels", &channels).members;
             assert_eq!(Value::Object(members), json!({ key: none }), "{channels}");
+        }
+    }
+
+    #[test]
+    fn rooms_of_servers_have_a_policy_where_no_other_server_has_another() {
+        let none = json!({ "deny": ["*"] });
+        let open = json!({ "allow": ["read"] });
+        let guild = |rooms: &[(&str, &Value)]| {
+            let rooms = rooms.iter().map(|(room, policy)| ((*room).to_owned(), json!({ "tools": policy })));
+            json!({ "channels": rooms.collect::<Map<_, _>>() })
+        };
+        for (guilds, expect) in [
+            (vec![guild(&[("general", &open), ("12", &open)])], json!({ "d:general": open, "d:12": open })),
+            (
+                vec![
+                    guild(&[("general", &open), ("12", &open)]),
+                    guild(&[("*", &json!({ "deny": ["exec"] }))]),
+                ],
+                json!({ "d:general": none, "d:*": none, "d:12": open }),
+            ),
+            (vec![guild(&[("General", &open)]), guild(&[("general", &open)])], json!({ "d:General": open })),
+            (vec![guild(&[("general", &open)]), json!({})], json!({ "d:general": none })),
+            (
+                vec![guild(&[("general", &open)]), json!({ "tools": open })],
+                json!({ "d:general": none, "d:*": none }),
+            ),
+        ] {
+            let guilds: Map<String, Value> =
+                guilds.into_iter().enumerate().map(|(at, guild)| (at.to_string(), guild)).collect();
+            let members = rooms("channels", &json!({ "d": { "guilds": guilds } })).members;
+            assert_eq!(Value::Object(members), expect, "{guilds:?}");
+        }
+    }
+
+    #[test]
+    fn rooms_with_a_policy_get_no_tools_where_the_rest_of_a_channel_is_lost() {
+        let none = json!({ "deny": ["*"] });
+        let room = json!({ "1": { "tools": { "allow": ["*"] } } });
+        for settings in [
+            json!({ "$include": "gone", "groups": room }),
+            json!({ "groups": room, "channels": 7 }),
+            json!({ "groups": room, "tools": { "deny": ["exec"] } }),
+        ] {
+            let members = rooms("channels", &json!({ "X": settings, "y": { "groups": room } })).members;
+            let expect = json!({ "X:*": none, "X:1": none, "y:1": { "allow": ["*"] } });
+            assert_eq!(Value::Object(members), expect, "{settings}");
         }
     }
 

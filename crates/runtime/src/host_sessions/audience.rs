@@ -1,8 +1,8 @@
 //! For whom the session of a conversation works.
 
-use quipu_host::{ChatGroup, Sender, SessionAudience};
+use quipu_host::{ChatGroup, ConversationPlace, Sender, SessionAudience};
 
-use crate::keys::{AgentId, DEFAULT_AGENT, KeyPlace, SessionKey};
+use crate::keys::{AgentId, DEFAULT_AGENT, DirectKeys, KeyPlace, SessionKey};
 use crate::queue::Authority;
 
 /// The agent of a conversation.
@@ -15,6 +15,13 @@ pub(super) fn agent_of(key: &SessionKey) -> &str {
 pub fn audience_of(key: &SessionKey) -> SessionAudience {
     let (agent, sender) = (Some(agent_of(key).to_owned()), Some(Sender::default()));
     SessionAudience { agent, group: group_of(key), sender, is_known_only: false }
+}
+
+/// The conversation of a key, as sandboxes of a scope tell them apart.
+#[must_use]
+pub fn place_of(key: &SessionKey) -> ConversationPlace {
+    let is_main = key.is_main(&DirectKeys::default().main_key);
+    ConversationPlace { agent: agent_of(key).to_owned(), name: key.to_string(), is_main }
 }
 
 /// The group that a conversation is in.

@@ -11,6 +11,7 @@ use quipu_protocol::{
 };
 use quipu_runtime::{
     AgentId, BorrowedConversation, DEFAULT_AGENT, DeskLease, LeaseError, SessionRequest, audience_of,
+    place_of,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -136,6 +137,7 @@ async fn in_turn(
         thinking: request.thinking,
         fork: None,
         audience: request.key.as_ref().map(audience_of).unwrap_or_default(),
+        conversation: request.key.as_ref().map(place_of),
     };
     let lease = front.desk.lease(wanted).await.map_err(|error| match &error {
         // Nothing was done, and one may be closed soon.

@@ -129,6 +129,29 @@ fn named_session_goes_on_and_others_get_earlier_messages() {
     server.ends(Signal::SIGTERM, 0);
 }
 
+/// As the same conversation is by its other routes.
+#[test]
+fn completions_for_conversations_work_in_their_sandbox() {
+    let world = world([]);
+    configure(&world, &json!({ "sandbox": { "mode": "non-main", "scope": "session" } }));
+    let server = Server::start(&world);
+    let folder = world.path("home/.quipu/sandboxes").display().to_string();
+    let works_in = |key: &str| {
+        world.server.push(bash("c1", "pwd"));
+        world.server.push(says("Done."));
+        let answer = server.request("POST", PATH, &[("X-Quipu-Session-Key", key)], &asks("Go").to_string());
+        assert_eq!(answer.json()["choices"][0]["message"]["content"], "Done.", "{answer:?}");
+        let request = world.requests().pop().unwrap();
+        wire_text(messages(&request).last().unwrap())
+    };
+    let (one, other) =
+        (works_in("agent:main:telegram:group:-100"), works_in("agent:main:telegram:group:-200"));
+    assert!(one.starts_with(&folder) && other.starts_with(&folder) && one != other, "{one} {other}");
+    assert_eq!(works_in("agent:main:telegram:group:-100"), one);
+    assert!(!works_in("agent:main:main").starts_with(&folder));
+    server.ends(Signal::SIGTERM, 0);
+}
+
 #[test]
 fn models_are_the_agent_and_those_that_can_be_called() {
     let world = world([says("By the other.")]);
