@@ -214,7 +214,8 @@ pub fn group_policy<'a>(
 
 /// A member, whatever the case of its key.
 fn keyed<'a, T>(all: &'a BTreeMap<String, T>, wanted: &str) -> Option<(&'a str, &'a T)> {
-    all.iter().find(|(key, _)| key.trim().eq_ignore_ascii_case(wanted)).map(|(key, one)| (key.as_str(), one))
+    let wanted = wanted.to_lowercase();
+    all.iter().find(|(key, _)| key.trim().to_lowercase() == wanted).map(|(key, one)| (key.as_str(), one))
 }
 
 /// The lists that count for a sender, with their key: by id, phone number, account, name, and last those for everybody.
@@ -224,7 +225,7 @@ fn sender_lists<'a>(all: &'a SenderPolicy, sender: &Sender) -> Option<(&'a str, 
     kinds
         .into_iter()
         .filter_map(|(kind, value)| {
-            keyed(all, &format!("{kind}:{}", value.as_deref()?.trim_start_matches('@')))
+            keyed(all, &format!("{kind}:{}", value.as_deref()?.trim().trim_start_matches('@')))
         })
         .next()
         .or_else(|| keyed(all, "*"))

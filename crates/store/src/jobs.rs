@@ -281,6 +281,12 @@ pub trait Jobs: Send + Sync + 'static {
     /// As [`Jobs::put_job`].
     fn put_new_job(&self, job: NewJob, now: UnixMs) -> Fut<'_, bool>;
 
+    /// The same, paused from its beginning.
+    ///
+    /// # Errors
+    /// As [`Jobs::put_job`].
+    fn put_paused_job(&self, job: NewJob, now: UnixMs) -> Fut<'_, bool>;
+
     /// Takes or renews the right to run jobs, for `ttl`. Where the clock was set back, another process keeps it for no longer
     /// than `ttl` from now.
     fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: UnixMs, ttl: Duration) -> Fut<'a, RunnerLeaseOutcome>;

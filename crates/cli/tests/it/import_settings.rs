@@ -591,7 +591,7 @@ fn policy_that_misses_a_part_is_taken_as_one_without_tools() {
             "sandbox": { "alsoAllow": ["todo"] },
             "byGroup": {
                 "telegram:-1": none, "telegram:-2": { "deny": ["exec"] },
-                "irc:*": none, "irc:#a": { "allow": ["read"] },
+                "irc:*": none, "irc:#a": none,
             },
         }),
         "{rows:?}"
@@ -603,6 +603,17 @@ fn policy_that_misses_a_part_is_taken_as_one_without_tools() {
     assert!(why("tools.toolsBySender.id:7")[0].contains("it gets no tools here"), "{rows:?}");
     assert!(!why("channels.irc").is_empty() && !why("tools.byProvider.openai/x").is_empty(), "{rows:?}");
     assert!(why("tools.toolsBySender.id:8.deny[0]")[0].contains("is not set"), "{rows:?}");
+}
+
+#[test]
+fn agents_by_their_ids_become_ours() {
+    let world = World::new([]);
+    let entries = r#"{ "ops": { "tools": { "deny": ["exec"] } }, "x": 7 }"#;
+    put(&world, "home/.openclaw/openclaw.json", &format!(r#"{{ "agents": {{ "entries": {entries} }} }}"#));
+    let lines = world.run(&["import", "--settings", "openclaw", "--json"]).json_lines();
+    let agents = world.run(&["config", "get", "agents.byId"]).ok().json();
+    assert_eq!(agents["ops"]["tools"], json!({ "deny": ["exec"] }), "{lines:?}");
+    assert!(lines.iter().any(|line| line["key"] == "agents.entries.x"), "{lines:?}");
 }
 
 #[test]

@@ -70,6 +70,47 @@ fn settings_that_are_not_read_give_agents_no_tools() {
     }
 }
 
+/// Newer versions have agents by their ids.
+#[test]
+fn agents_by_their_ids_are_taken_as_those_of_a_list() {
+    let (lines, found) = agents(|_, dir| {
+        let entries = json!({ "main": { "tools": { "deny": ["exec"] } }, "My Ops": 7 });
+        put(dir, "openclaw.json", json!({ "agents": { "entries": entries } }).to_string());
+    });
+    assert_eq!(found["main"]["tools"], json!({ "deny": ["exec"] }), "{lines:?}");
+    assert_eq!(found["my-ops"]["tools"], closed(), "{lines:?}");
+    for broken in ["{ agents: { entries: [] } }", "{ agents: { entries: { $include: './gone.json5' } } }"] {
+        let (lines, found) = agents(|_, dir| put(dir, "openclaw.json", broken));
+        assert_eq!((&found["main"]["tools"], &found["my-ops"]["tools"]), (&closed(), &closed()), "{lines:?}");
+    }
+}
+
+/// A database of one agent does not hide what the others have in files.
+#[test]
+fn files_beside_a_database_of_an_agent_are_read() {
+    let world = World::new([]);
+    let dir = world.path("home/.openclaw");
+    std::fs::create_dir_all(dir.join("workspace")).unwrap();
+    std::fs::create_dir_all(dir.join("agents/main/agent")).unwrap();
+    put(&dir, "agents/ops/agent/openclaw-agent.sqlite", "");
+    let deny = json!({ "version": 1, "defaults": { "security": "deny" } });
+    put(&dir, "exec-approvals.json", deny.to_string());
+    let output = world.run(&["import", "--state", "openclaw", "--json"]);
+    let lines = output.json_lines();
+    let is_taken =
+        |line: &Value| line["outcome"] == "added" && line["text"].as_str().unwrap().contains("deny bash");
+    assert!(lines.iter().any(is_taken), "{lines:?}");
+    // An empty one may have said anything.
+    let world = World::new([]);
+    let dir = world.path("home/.openclaw");
+    std::fs::create_dir_all(dir.join("workspace")).unwrap();
+    std::fs::create_dir_all(dir.join("agents/main/agent")).unwrap();
+    put(&dir, "exec-approvals.json", "\n");
+    let lines = world.run(&["import", "--state", "openclaw", "--json"]).json_lines();
+    let is_asked = |line: &Value| line["text"].as_str().is_some_and(|text| text.starts_with("mode ask"));
+    assert!(lines.iter().any(is_asked), "{lines:?}");
+}
+
 #[test]
 fn ids_of_agents_are_those_of_their_directories() {
     let (lines, found) = agents(|_, dir| {

@@ -19,15 +19,27 @@ pub(crate) const UNCHANGEABLE: &str =
     "is set by a variable of the environment, or has an agent that cannot be read";
 
 impl SetupImport<'_> {
-    /// A list of agents, into ours, unless the user has set them.
+    /// A list of agents, or an object of them by their ids, into ours, unless the user has set them.
     pub(super) fn agents(&mut self, file: &Path, entry: &Entry) -> Result<(), Failure> {
-        if !entry.value.is_array() {
-            self.report(file, entry.line, &entry.key, SetupOutcome::Left("it is not a list".to_owned()));
-        }
+        let all: Vec<(String, Value)> = match &entry.value {
+            Value::Array(list) => list
+                .iter()
+                .enumerate()
+                .map(|(at, theirs)| (format!("{}[{at}]", entry.key), theirs.clone()))
+                .collect(),
+            Value::Object(members) if entry.key.ends_with(".entries") => members
+                .iter()
+                .map(|(id, theirs)| (format!("{}.{id}", entry.key), entry_with_id(id, theirs)))
+                .collect(),
+            _ => {
+                let why = "it is not a list of agents".to_owned();
+                self.report(file, entry.line, &entry.key, SetupOutcome::Left(why));
+                Vec::new()
+            }
+        };
         let mut ours: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
-        for (at, theirs) in entry.value.as_array().into_iter().flatten().enumerate() {
-            let key = format!("{}[{at}]", entry.key);
-            let Some(id) = self.id_of(file, entry.line, &key, theirs) else { continue };
+        for (key, theirs) in &all {
+            let Some(id) = self.id_of(file, entry.line, key, theirs) else { continue };
             // Of two with one id the first one counts, as in a state directory.
             if ours.contains_key(&id) {
                 let why = format!("there is an agent `{id}` already");
@@ -175,6 +187,18 @@ impl SetupImport<'_> {
         }
         Ok(())
     }
+}
+
+/// An agent of an object by ids, as a list would have it.
+pub(crate) fn entry_with_id(id: &str, theirs: &Value) -> Value {
+    let mut theirs = theirs.clone();
+    if id == INCLUDE {
+        return Value::Null;
+    }
+    if let Some(members) = theirs.as_object_mut() {
+        members.insert("id".to_owned(), id.into());
+    }
+    theirs
 }
 
 /// The agents that are set, and whether they can be changed: not if the environment says them, or one of them is broken.

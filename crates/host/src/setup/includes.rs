@@ -251,13 +251,17 @@ impl IncludeReader<'_> {
         let Ok(text) = String::from_utf8(bytes) else { return fault("is not text (UTF-8)") };
         let file: Rc<Path> = real.as_path().into();
         let plain = json5::plain(text.strip_prefix('\u{feff}').unwrap_or(&text));
+        // What was in it is not known.
+        if plain.trim().is_empty() {
+            return fault("is empty");
+        }
         let read = entries_below(&plain, above, Some(&file), &mut self.left);
         let (value, entries) = match read {
             Ok(read) => read,
             Err((line, _)) => return fault(&format!("is not valid JSON (line {line})")),
         };
         // A number or a depth that cannot be read would be null.
-        if serde_json::from_str::<Value>(&plain).is_err() && !plain.trim().is_empty() {
+        if serde_json::from_str::<Value>(&plain).is_err() {
             return fault("has a value that cannot be read");
         }
         let chain: Vec<PathBuf> = chain.iter().cloned().chain([real]).collect();

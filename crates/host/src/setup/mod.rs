@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use quipu::Sealer;
 use serde_json::{Map, Value, json};
 
-pub(crate) use agents::{AGENTS, AgentMerge, UNCHANGEABLE, agents_of, tools_of};
+pub(crate) use agents::{AGENTS, AgentMerge, UNCHANGEABLE, agents_of, entry_with_id, tools_of};
 use closing::missing_in;
 use entries::Entry;
 pub(crate) use includes::{INCLUDE, IncludeProblem, whole_config};

@@ -42,7 +42,7 @@ impl TakenMembers {
 
     /// The key that counts for one of ours, and where it was first: keys that differ in capitals alone are one.
     fn place(&mut self, at: &str, ours: String) -> (String, String) {
-        let same = ours.to_ascii_lowercase();
+        let same = ours.to_lowercase();
         self.places.entry(same).or_insert_with(|| (ours, at.to_owned())).clone()
     }
 
@@ -71,13 +71,13 @@ impl TakenMembers {
     fn close_rooms(&mut self, at: &str, channel: &str, why: &str) {
         self.leave(at.to_owned(), &format!("{why}; rooms of `{channel}` get no tools here"));
         self.close(at, format!("{}:{ANY}", channel.trim()));
-        self.closed.insert(channel.trim().to_ascii_lowercase());
+        self.closed.insert(channel.trim().to_lowercase());
     }
 
     /// At the end, when all rooms are known.
     fn close_named_rooms(&mut self) {
         for (key, policy) in &mut self.members {
-            let channel = key.split_once(':').map(|(channel, _)| channel.to_ascii_lowercase());
+            let channel = key.split_once(':').map(|(channel, _)| channel.to_lowercase());
             if channel.is_some_and(|channel| self.closed.contains(&channel)) {
                 *policy = no_tools();
             }
@@ -151,6 +151,12 @@ pub(super) fn senders(key: &str, theirs: &Value) -> TakenMembers {
     let members = theirs.as_object().into_iter().flatten();
     for (sender, value) in members.filter(|(sender, _)| *sender != INCLUDE) {
         let at = format!("{key}.{sender}");
+        if let Some(id) = sender.trim().strip_prefix("channel:").and_then(|rest| rest.split_once(':')) {
+            let why = "senders are not told apart by channels; this one gets no tools here, on any channel";
+            taken.leave(at.clone(), why);
+            taken.close(&at, format!("id:{}", bare(id.1)));
+            continue;
+        }
         let Some(ours) = sender_key(sender) else {
             taken.leave(at, "people choose their names themselves; use `id:`, `e164:` or `username:`");
             continue;
@@ -180,9 +186,12 @@ pub(super) fn senders(key: &str, theirs: &Value) -> TakenMembers {
     taken
 }
 
+fn bare(value: &str) -> String {
+    value.trim().trim_start_matches('@').to_owned()
+}
+
 /// A sender as our keys have one: blanks around it, `@` before it and the case of its kind make no other one. `None` for a name.
 fn sender_key(theirs: &str) -> Option<String> {
-    let bare = |value: &str| value.trim().trim_start_matches('@').to_owned();
     let theirs = theirs.trim();
     let (kind, rest) = theirs.split_once(':').unwrap_or_default();
     match kind.trim().to_ascii_lowercase().as_str() {
@@ -309,7 +318,7 @@ fn guilds(at: &str, channel: &str, guilds: &Value, taken: &mut TakenMembers) {
             taken.take(&at, name.clone(), json!({}));
         }
         for (ours, policy) in of.members {
-            let (_, place) = of.places.get(&ours.to_ascii_lowercase()).cloned().unwrap_or_default();
+            let (_, place) = of.places.get(&ours.to_lowercase()).cloned().unwrap_or_default();
             taken.take(&place, ours, policy);
         }
     }
@@ -331,8 +340,34 @@ fn members<'a>(
 }
 
 fn rooms_of(at: &str, channel: &str, rooms: &Value, taken: &mut TakenMembers) {
+    let every = rooms.get(ANY).map_or_else(
+        || json!({}),
+        |settings| {
+            // What of it is left is named with itself.
+            policy_of_room("", settings, &mut TakenMembers::default())
+        },
+    );
     for (room, settings) in members(at, channel, rooms, taken) {
-        room_policy(&format!("{at}.{room}"), (channel, room), settings, taken);
+        room_policy(&format!("{at}.{room}"), (channel, room), (settings, &every), taken);
+    }
+}
+
+/// What holds in a room whose policy names senders alone: of others what holds in every room.
+fn below_every_room(policy: &mut Value, every: &Value) {
+    let (Some(policy), Some(every)) = (policy.as_object_mut(), every.as_object()) else { return };
+    if policy.is_empty() || policy.keys().any(|member| member != "bySender") {
+        return;
+    }
+    for (member, value) in every {
+        match (policy.get_mut(member), value) {
+            (Some(Value::Object(own)), Value::Object(theirs)) => {
+                for (sender, lists) in theirs {
+                    own.entry(sender.clone()).or_insert_with(|| lists.clone());
+                }
+            }
+            (Some(_), _) => {}
+            (None, value) => drop(policy.insert(member.clone(), value.clone())),
+        }
     }
 }
 
@@ -417,8 +452,14 @@ fn policy_of_room(key: &str, settings: &Value, taken: &mut TakenMembers) -> Valu
     policy
 }
 
-fn room_policy(key: &str, (channel, room): (&str, &str), settings: &Value, taken: &mut TakenMembers) {
+fn room_policy(
+    key: &str,
+    (channel, room): (&str, &str),
+    (settings, every): (&Value, &Value),
+    taken: &mut TakenMembers,
+) {
     let mut policy = policy_of_room(key, settings, taken);
+    below_every_room(&mut policy, every);
     if policy.as_object().is_none_or(Map::is_empty) {
         return;
     }
@@ -520,6 +561,44 @@ mod tests {
             let members = rooms("channels", &channels).members;
             assert_eq!(Value::Object(members), json!({ key: none }), "{channels}");
         }
+    }
+
+    #[test]
+    fn rooms_that_name_senders_alone_have_the_policy_of_every_room_for_others() {
+        let every =
+            json!({ "tools": { "deny": ["exec"] }, "toolsBySender": { "7": { "deny": ["*"] }, "8": {} } });
+        let groups = json!({
+            "*": every,
+            "senders": { "toolsBySender": { "7": { "allow": ["read"] } } },
+            "lists": { "tools": { "allow": ["read"] }, "toolsBySender": { "9": {} } },
+            "nothing": { "tools": {} },
+        });
+        let members = rooms("channels", &json!({ "x": { "groups": groups } })).members;
+        let expect = json!({
+            "x:*": { "deny": ["exec"], "bySender": { "id:7": { "deny": ["*"] }, "id:8": {} } },
+            "x:senders": { "deny": ["exec"], "bySender": { "id:7": { "allow": ["read"] }, "id:8": {} } },
+            "x:lists": { "allow": ["read"], "bySender": { "id:9": {} } },
+        });
+        assert_eq!(Value::Object(members), expect);
+        let groups = json!({ "*": ["broken"], "a": { "toolsBySender": { "7": {} } } });
+        let members = rooms("channels", &json!({ "x": { "groups": groups } })).members;
+        let none = json!({ "deny": ["*"] });
+        assert_eq!(members["x:a"], json!({ "deny": ["*"], "bySender": { "id:7": {} } }));
+        assert_eq!(members["x:*"], none);
+    }
+
+    #[test]
+    fn senders_of_one_channel_get_no_tools_on_any() {
+        let theirs = json!({ "channel:telegram:7": { "allow": ["read"] }, "8": { "allow": ["read"] } });
+        let TakenMembers { members, left, .. } = senders("s", &theirs);
+        assert_eq!(
+            Value::Object(members),
+            json!({ "id:7": { "deny": ["*"] }, "id:8": { "allow": ["read"] } })
+        );
+        assert!(left[0].1.contains("this one gets no tools here"), "{left:?}");
+        // Whichever is read first.
+        let theirs = json!({ "7": { "allow": ["read"] }, "channel:x:7": {} });
+        assert_eq!(Value::Object(senders("s", &theirs).members), json!({ "id:7": { "deny": ["*"] } }));
     }
 
     #[test]

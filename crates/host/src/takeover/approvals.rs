@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use quipu::PermissionMode;
 use quipu::rules::{Effect, Rule};
+use quipu_protocol::DEFAULT_AGENT;
 use serde_json::Value;
 
 use super::agents::id_of;
@@ -100,7 +101,9 @@ impl AgentApprovals {
             let gateway = own.and_then(|own| member(own, &commands)).or_else(|| member(config, &commands));
             let places = [&["agents", id, name][..], &["agents", EVERYONE, name], &["defaults", name]];
             let host = places.iter().find_map(|names| member(approvals, names));
-            [gateway, host].into_iter().flatten()
+            // An older name of the main one.
+            let older = member(approvals, &["agents", "default", name]).filter(|_| id == DEFAULT_AGENT);
+            [gateway, host, older].into_iter().flatten()
         };
         let mut unknown = Vec::new();
         let mut known = |name: &'static str, is_known: bool| {
@@ -111,6 +114,12 @@ impl AgentApprovals {
         let (mut security, mut asked) = (None, None);
         for one in values("security").map(Security::of) {
             known("security", one.is_ok());
+            let one = one.unwrap_or(Security::Deny);
+            security = Some(security.map_or(one, |other: Security| other.min(one)));
+        }
+        // Newer versions have one word for both.
+        for one in values("mode").map(Security::of) {
+            known("mode", one.is_ok());
             let one = one.unwrap_or(Security::Deny);
             security = Some(security.map_or(one, |other: Security| other.min(one)));
         }
@@ -436,6 +445,20 @@ mod tests {
             [[Value::Null, Value::Null], [json!({ "tools": {} }), json!({ "agents": { "main": {} } })]]
         {
             assert_eq!(of(&config, &approvals), (None, None, vec![]), "{config}");
+        }
+    }
+
+    #[test]
+    fn older_and_newer_words_of_approvals_count() {
+        let of =
+            |config: &Value, approvals: &Value, id: &str| AgentApprovals::of(config, approvals, id).security;
+        let older =
+            json!({ "agents": { "default": { "security": "deny" }, "main": { "security": "full" } } });
+        assert_eq!(of(&json!({}), &older, "main"), Some(Security::Deny));
+        assert_eq!(of(&json!({}), &older, "ops"), None);
+        for (mode, expect) in [("deny", Security::Deny), ("full", Security::Full), ("auto", Security::Deny)] {
+            let config = json!({ "tools": { "exec": { "mode": mode } } });
+            assert_eq!(of(&config, &Value::Null, "main"), Some(expect), "{mode}");
         }
     }
 

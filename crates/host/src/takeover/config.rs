@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::agents::id_of;
 use super::{StateOutcome, StatePart, Takeover};
 use crate::settings::no_tools;
-use crate::setup::{INCLUDE, IncludeProblem, put_in_variables, whole_config};
+use crate::setup::{INCLUDE, IncludeProblem, entry_with_id, put_in_variables, whole_config};
 
 /// Bytes of a file of settings at most.
 const CONFIG: u64 = 16 << 20;
@@ -33,6 +33,7 @@ impl Takeover<'_> {
             Ok((value, mut problems)) => {
                 self.config = value;
                 self.lacks_approvals |= !problems.is_empty();
+                problems.extend(self.list_entries());
                 problems.extend(self.put_in_variables());
                 problems.extend(self.take_out_unreadable());
                 self.close_what_is_missing(&problems);
@@ -57,6 +58,38 @@ impl Takeover<'_> {
         }
     }
 
+    /// Puts the agents of `agents.entries`, which newer versions have by their ids, into the list. Of one that is no object nothing is
+    /// known but its id: it gets no tools.
+    fn list_entries(&mut self) -> Vec<IncludeProblem> {
+        let file = self.state.config.clone().unwrap_or_default();
+        let Some(agents) = self.config.get_mut("agents").and_then(Value::as_object_mut) else {
+            return Vec::new();
+        };
+        let mut problems = Vec::new();
+        let entries = match agents.remove("entries") {
+            Some(Value::Object(entries)) => entries,
+            None => return problems,
+            Some(_) => {
+                let why = "it is not an object".to_owned();
+                return vec![IncludeProblem { why, ..lost(file, "agents.entries") }];
+            }
+        };
+        let list = agents.entry("list").or_insert_with(|| json!([]));
+        let Some(list) = list.as_array_mut() else { return problems };
+        for (id, theirs) in &entries {
+            if id == INCLUDE {
+                // It was reported where it was read.
+            } else if theirs.is_object() {
+                list.push(entry_with_id(id, theirs));
+            } else {
+                list.push(json!({ "id": id, "tools": no_tools() }));
+                let why = format!("it is not an object; {NO_TOOLS}");
+                problems.push(IncludeProblem { why, ..lost(file.clone(), &format!("agents.entries.{id}")) });
+            }
+        }
+        problems
+    }
+
     /// Takes out what is no list of agents.
     fn take_out_unreadable(&mut self) -> Option<IncludeProblem> {
         let file = self.state.config.clone().unwrap_or_default();
@@ -77,8 +110,10 @@ impl Takeover<'_> {
     /// that they have none.
     fn close_what_is_missing(&mut self, problems: &[IncludeProblem]) {
         let is_missing = |names: &[&str]| problems.iter().any(|problem| names.contains(&&*problem.key));
-        let is_of_agents = |problem: &IncludeProblem| problem.key.starts_with("agents.list[");
-        if !is_missing(&["", "agents", "agents.list", "tools", "tools.exec"])
+        let is_of_agents = |problem: &IncludeProblem| {
+            ["agents.list[", "agents.entries."].iter().any(|start| problem.key.starts_with(start))
+        };
+        if !is_missing(&["", "agents", "agents.list", "agents.entries", "tools", "tools.exec"])
             && !problems.iter().any(is_of_agents)
         {
             return;
@@ -99,7 +134,7 @@ impl Takeover<'_> {
         list.retain(|agent| agent.get(INCLUDE).is_none() || agent.get("id").is_some());
         let is_unknown =
             list.len() < named || problems.iter().any(|problem| problem.line == 0 && is_of_agents(problem));
-        self.is_default_unknown = is_unknown || is_missing(&["", "agents", "agents.list"]);
+        self.is_default_unknown = is_unknown || is_missing(&["", "agents", "agents.list", "agents.entries"]);
         for agent in list.iter_mut().filter_map(Value::as_object_mut) {
             if agent.remove(INCLUDE).is_some() {
                 let id = agent.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -108,7 +143,7 @@ impl Takeover<'_> {
             }
         }
         // Agents of the file that is missing have their directories.
-        if is_missing(&["", "agents", "agents.list"]) || is_unknown {
+        if is_missing(&["", "agents", "agents.list", "agents.entries"]) || is_unknown {
             let is_listed = |id: &str, list: &[Value]| list.iter().any(|agent| id_of(agent) == id);
             let ids: Vec<String> = self.state.agents.iter().map(|agent| agent.id.clone()).collect();
             for id in ids.into_iter().filter(|id| is_agent_id(id)) {

@@ -80,7 +80,7 @@ impl Takeover<'_> {
             self.report(StatePart::Job, file, named, outcome);
             return Ok(());
         }
-        let new = match job.new_job(key.clone(), now()) {
+        let new = match job.new_job(key, now()) {
             Ok(new) => new,
             Err(error) => {
                 self.report(StatePart::Job, file, named, StateOutcome::Left(error.to_string()));
@@ -92,12 +92,13 @@ impl Takeover<'_> {
             return Ok(());
         }
         if self.mode == TakeoverMode::Write {
-            if !store.put_new_job(new, now()).await? {
+            let is_new = match is_paused {
+                true => store.put_paused_job(new, now()).await?,
+                false => store.put_new_job(new, now()).await?,
+            };
+            if !is_new {
                 self.report(StatePart::Job, file, named, StateOutcome::Kept(name));
                 return Ok(());
-            }
-            if is_paused {
-                store.pause_job(&key).await?;
             }
         }
         let label = if is_paused { format!("{name}, paused") } else { name };

@@ -223,6 +223,10 @@ impl Jobs for HaltingStore {
         self.store.put_new_job(job, now)
     }
 
+    fn put_paused_job(&self, job: NewJob, now: i64) -> Fut<'_, bool> {
+        self.store.put_paused_job(job, now)
+    }
+
     fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: i64, ttl: Duration) -> Fut<'a, RunnerLeaseOutcome> {
         self.store.lead_jobs(owner, now, ttl)
     }

@@ -38,6 +38,14 @@ impl HostSessions {
         }
     }
 
+    /// Whether a run of a conversation owes an answer, of any process: one that a killed process left is still to be continued.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn owes(&self, key: &SessionKey) -> Result<bool, StoreError> {
+        self.0.owes(key).await
+    }
+
     /// Begins a conversation anew where the settings say so.
     pub(super) async fn renew_at(&self, key: &SessionKey, now: UnixMs) -> Result<(), StoreError> {
         let settings = ResetSettings::from(&self.0.home.config().resets);

@@ -36,6 +36,10 @@ pub(crate) struct ReplyFlow {
     moved: bool,
     /// Its first prompt was seen.
     prompted: bool,
+    /// What the turn asked last has its whole answer.
+    answered: bool,
+    /// Somebody else asked behind that answer.
+    of_others: bool,
     /// The reply that was begun last.
     begun: Option<ReplyKey>,
     /// The answer that arrives.
@@ -99,7 +103,38 @@ impl ReplyFlow {
         let (begun, open, early) = (None, None, HashMap::new());
         let (known, moved, prompted, sent) = (HashSet::new(), true, false, owed.sent.clone());
         let sending = Vec::new();
-        Some(Self { stream, timing, files, known, moved, prompted, begun, open, early, sending, sent })
+        let (answered, of_others) = (false, false);
+        Some(Self {
+            stream,
+            timing,
+            files,
+            known,
+            moved,
+            prompted,
+            answered,
+            of_others,
+            begun,
+            open,
+            early,
+            sending,
+            sent,
+        })
+    }
+
+    /// Whether its last answer is whole: what is asked then is asked anew.
+    pub(super) fn has_answered(&self) -> bool {
+        self.answered
+    }
+
+    /// Something was asked anew: by the turn, or by somebody else, to whom the answers are.
+    pub(super) fn asked(&mut self, is_own: bool) {
+        self.of_others = !is_own;
+        self.answered &= !is_own;
+    }
+
+    /// Whether what the session says now is for others.
+    pub(super) fn is_of_others(&self) -> bool {
+        self.of_others
     }
 
     /// The number of the next reply.
@@ -204,7 +239,8 @@ impl ReplyFlow {
     pub(super) fn said(&mut self, message: &Message, world: &FlowWorld<'_>) -> Vec<StreamOutput> {
         match message {
             Message::Assistant(answer) => {
-                let outputs = self.answered(answer, world);
+                let outputs = self.answer(answer, world);
+                self.answered = matches!(answer.stop_reason, StopReason::Stop | StopReason::Length);
                 self.calls(answer, world.routes);
                 self.early.clear();
                 outputs
@@ -231,7 +267,7 @@ impl ReplyFlow {
         self.stream.on(StreamInput::MessageStarted, world.at)
     }
 
-    fn answered(&mut self, answer: &AssistantMessage, world: &FlowWorld<'_>) -> Vec<StreamOutput> {
+    fn answer(&mut self, answer: &AssistantMessage, world: &FlowWorld<'_>) -> Vec<StreamOutput> {
         let arrived = self.open.take();
         // What was broken off is not an answer; the next one is said under its key.
         if matches!(answer.stop_reason, StopReason::Error | StopReason::Aborted) {

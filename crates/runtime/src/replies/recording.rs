@@ -34,6 +34,15 @@ impl Replies {
         if !flow.is_new(node) {
             return Ok(());
         }
+        if matches!(message, Message::User(_))
+            && flow.has_answered()
+            && let Some(is_own) = self.is_own_prompt(&owed, node).await?
+        {
+            flow.asked(is_own);
+        }
+        if flow.is_of_others() {
+            return Ok(());
+        }
         let outputs = self.flowing(&owed.route, &str::to_owned, |world| flow.said(message, world));
         // The first prompt is that of the turn. Others may come from people who are there.
         let is_prompt = matches!(message, Message::User(_)) && flow.is_prompted();
@@ -52,7 +61,7 @@ impl Replies {
         event: &Event,
         seal: &(dyn Fn(&str) -> String + Sync),
     ) -> Result<(), StoreError> {
-        if !flow.is_streamed() {
+        if !flow.is_streamed() || flow.is_of_others() {
             return Ok(());
         }
         self.grow(key, |route| self.flowing(route, seal, |world| flow.arrived(event, world))).await

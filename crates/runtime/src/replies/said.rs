@@ -119,6 +119,24 @@ impl Replies {
     }
 }
 
+impl Replies {
+    /// Whether a prompt is one of a turn that is owed; nothing for one that a run made for itself.
+    pub(super) async fn is_own_prompt(
+        &self,
+        owed: &OwedReply,
+        node: NodeId,
+    ) -> Result<Option<bool>, StoreError> {
+        let store = &*self.0.store;
+        let nodes: Vec<_> = store.nodes(&[node]).await?.into_iter().flatten().collect();
+        let Some(decoded) = decode_nodes(store, &nodes).await?.pop() else { return Ok(None) };
+        Ok(match asked_by(&decoded.step) {
+            PromptSource::Inbox(item) => Some(owed.has_prompt(&item)),
+            PromptSource::Run => None,
+            PromptSource::Others => Some(false),
+        })
+    }
+}
+
 /// Where a prompt comes from.
 enum PromptSource {
     /// A message of a conversation, by its id in the inbox.

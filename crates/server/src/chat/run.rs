@@ -63,6 +63,9 @@ pub(super) struct ChatOutcome {
     pub(super) usage: Usage,
 }
 
+/// How often is looked whether the answer that a killed process owes is given.
+const OWED_POLL: Duration = Duration::from_millis(50);
+
 /// Answers a request. Whoever reads no more ends its run.
 pub(super) async fn run(front: &Front, request: ChatRequest, sender: mpsc::Sender<ChatEvent>) {
     let ended = match in_turn(front, request, &sender).await {
@@ -113,9 +116,18 @@ async fn in_turn(
             let turn = front.chats.turns.turn(key).await?;
             let sessions = front.conversations.sessions(&front.conversation_options).await;
             let sessions = sessions.map_err(|failure| unopened(&failure))?;
-            // Its messages of other routes wait meanwhile.
-            let borrowed = sessions.borrow_renewed(key, came).await;
-            let borrowed = borrowed.map_err(|error| unopened(&error.into()))?;
+            let borrowed = loop {
+                // Its messages of other routes wait meanwhile.
+                let borrowed = sessions.borrow_renewed(key, came).await;
+                let borrowed = borrowed.map_err(|error| unopened(&error.into()))?;
+                // What a killed process was answering is answered first: who asks behind it would be somebody else there, and end it.
+                let owes = sessions.owes(key).await.map_err(|error| unopened(&error.into()))?;
+                if !owes || front.conversations.is_able().is_err() {
+                    break borrowed;
+                }
+                drop(borrowed);
+                tokio::time::sleep(OWED_POLL).await;
+            };
             Ok::<_, ApiError>((turn, borrowed, sessions.live_changes(key)))
         };
         let (turn, conversation, tuned) = tokio::select! {

@@ -376,6 +376,20 @@ impl Jobs for SqliteStore {
         })
     }
 
+    fn put_paused_job(&self, job: NewJob, now: UnixMs) -> Fut<'_, bool> {
+        Box::pin(async move {
+            job.check()?;
+            self.work(Durability::Power, move |connection| match find(connection, &job.key)? {
+                Some(_) => Ok(false),
+                None => {
+                    put(connection, &job, now)?;
+                    pause(connection, &job.key).map(|_| true)
+                }
+            })
+            .await
+        })
+    }
+
     fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: UnixMs, ttl: Duration) -> Fut<'a, RunnerLeaseOutcome> {
         let (owner, ttl) = (owner.clone(), millis(ttl));
         Box::pin(self.work(Durability::Process, move |connection| lead(connection, &owner, now, ttl)))

@@ -198,6 +198,11 @@ async fn attempts(jobs: &dyn Jobs) {
     assert_eq!(job(jobs, "t").await.state, JobState::Failed);
     jobs.cancel_job(&"t".into()).await.unwrap();
     assert!(jobs.put_new_job(other, T).await.unwrap());
+    assert!(!jobs.put_paused_job(new_job("t", "b", JobTime::At(T)), T).await.unwrap());
+    assert_eq!(job(jobs, "t").await.state, JobState::Waiting);
+    assert!(jobs.put_paused_job(new_job("held", "a", JobTime::At(T)), T).await.unwrap());
+    assert_eq!(job(jobs, "held").await.state, JobState::Paused);
+    assert!(jobs.cancel_job(&"held".into()).await.unwrap());
     // Paused, it stays so until that is ended.
     assert_eq!(jobs.pause_job(&"t".into()).await.unwrap(), JobPause::Changed);
     assert_eq!(jobs.retry_job(&"t".into(), now).await.unwrap(), JobRetry::Paused);

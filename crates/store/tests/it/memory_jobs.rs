@@ -159,6 +159,17 @@ impl Jobs for MemoryStore {
         answer(self.jobs().put(job, now).map(|_| true))
     }
 
+    fn put_paused_job(&self, job: NewJob, now: UnixMs) -> Fut<'_, bool> {
+        let key = job.key.clone();
+        Box::pin(async move {
+            let is_new = self.put_new_job(job, now).await?;
+            if is_new {
+                self.pause_job(&key).await?;
+            }
+            Ok(is_new)
+        })
+    }
+
     fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: UnixMs, ttl: Duration) -> Fut<'a, RunnerLeaseOutcome> {
         answer(Ok(self.jobs().lead(owner, now, millis(ttl))))
     }

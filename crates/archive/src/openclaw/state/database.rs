@@ -146,13 +146,12 @@ fn shared(state: &mut StateDirectory, path: &Path, database: &ForeignDatabase) {
     let read = database.rows(
         rows("exec_approvals_config", &["config_key", "raw_json"], &["config_key"]),
         &mut |row| {
-            approvals = text(row.get(1));
+            approvals = text(row.get(1)).filter(|text| !text.trim().is_empty());
             approvals.is_none()
         },
     );
-    let parsed_approvals = read.map_err(StateFault::from).and_then(|()| {
-        approvals.filter(|text| !text.trim().is_empty()).map(|text| parsed(&text)).transpose()
-    });
+    let parsed_approvals =
+        read.map_err(StateFault::from).and_then(|()| approvals.map(|text| parsed(&text)).transpose());
     match parsed_approvals {
         Ok(value) => state.approvals = value.map(|value| document(path, value)),
         Err(fault) => state.problem(path, fault),
@@ -166,8 +165,16 @@ fn shared(state: &mut StateDirectory, path: &Path, database: &ForeignDatabase) {
             match text(row.get(2)).and_then(|text| serde_json::from_str(&text).ok()) {
                 Some(Value::Object(mut job)) => {
                     job.insert("id".to_owned(), id.into());
-                    if row.get(1).and_then(ForeignValue::integer) == Some(0) {
-                        job.insert("enabled".to_owned(), false.into());
+                    match row.get(1) {
+                        Some(ForeignValue::Null) | None => {}
+                        Some(enabled) if enabled.integer() == Some(0) => {
+                            job.insert("enabled".to_owned(), false.into());
+                        }
+                        Some(enabled) if enabled.integer().is_none() => {
+                            // Neither, which the reader of jobs is told.
+                            job.insert("enabled".to_owned(), "unreadable".into());
+                        }
+                        Some(_) => {}
                     }
                     jobs.push(Value::Object(job));
                 }
@@ -415,7 +422,8 @@ impl AgentWork<'_> {
                 };
                 let plain = name.strip_suffix(".zst").unwrap_or(&name);
                 let name_of_file = file_name(plain).filter(|name| super::super::is_session(Path::new(name)));
-                match (content, name_of_file) {
+                // Two cannot have one name, nor one that has its events in rows.
+                match (content, name_of_file.filter(|name| !self.written.contains_key(name))) {
                     (Some(content), Some(name)) => self.whole(&name, &content)?,
                     _ => self.row(TABLE, name),
                 }

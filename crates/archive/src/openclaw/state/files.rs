@@ -13,6 +13,8 @@ use super::{
 };
 use crate::intake::open_file;
 
+/// The file of jobs.
+const JOBS: &str = "cron/jobs.json";
 /// Bytes of a lock at most.
 const LOCK: u64 = 4_096;
 
@@ -32,11 +34,38 @@ pub(super) fn read(state: &mut StateDirectory) -> bool {
         Err(fault) => state.problem(&config, fault),
     }
     if state.form == StateForm::Files {
-        state.approvals = document(state, &dir.join("exec-approvals.json"));
-        state.jobs = jobs(state, &dir.join("cron/jobs.json"));
+        state.approvals = approvals(state);
+        state.jobs = jobs(state, &dir.join(JOBS));
     }
     let has_agents = agents(state);
     has_agents || state.config.is_some() || state.approvals.is_some() || state.jobs.is_some()
+}
+
+/// Reads what databases of the directory do not have: documents of a program that did not change its form wholly.
+pub(super) fn read_beside_databases(state: &mut StateDirectory) {
+    let database = state.dir.join(super::database::STATE);
+    let is_broken = state.problems.iter().any(|problem| problem.path == database);
+    // The stricter one counts: a database that cannot be read may have said less.
+    if state.approvals.is_none() {
+        state.approvals = approvals(state);
+    }
+    let path = state.dir.join(JOBS);
+    if database.symlink_metadata().is_err() {
+        state.jobs = jobs(state, &path);
+    } else if !is_broken && state.jobs.is_none() && path.symlink_metadata().is_ok() {
+        state.problem(&path, StateFault::BesideDatabase);
+    }
+}
+
+/// What may be run. An empty file may have said anything.
+fn approvals(state: &mut StateDirectory) -> Option<StateDocument> {
+    let path = state.dir.join("exec-approvals.json");
+    let before = state.problems.len();
+    let found = document(state, &path);
+    if found.is_none() && state.problems.len() == before && path.symlink_metadata().is_ok() {
+        state.problem(&path, StateFault::NotAnObject);
+    }
+    found
 }
 
 fn agents(state: &mut StateDirectory) -> bool {
@@ -84,7 +113,7 @@ fn agents(state: &mut StateDirectory) -> bool {
             break;
         }
         let mut agent = StateAgent { id: id.to_owned(), ..StateAgent::default() };
-        if state.form == StateForm::Files {
+        if path.join(AGENT_DATABASE).symlink_metadata().is_err() {
             agent.index = document(state, &path.join("sessions/sessions.json"));
             agent.profiles = locked_document(state, &path.join("agent/auth-profiles.json"));
             agent.profile_state = locked_document(state, &path.join("agent/auth-state.json"));

@@ -146,6 +146,9 @@ pub enum StateFault {
         /// Those that are known.
         known: &'static str,
     },
+    /// A document of a program that keeps databases now.
+    #[error("it is not read: the database of the directory counts")]
+    BesideDatabase,
     /// A database is none of this program.
     #[error("it is not a database of this program: it has no table `{table}` of the known form")]
     NotItsDatabase {
@@ -212,6 +215,7 @@ impl StateDirectory {
         let found = files::read(&mut state);
         if is_database {
             database::read(&mut state);
+            files::read_beside_databases(&mut state);
         } else if !found {
             return Err(StateError::NotAState { path: state.dir });
         }

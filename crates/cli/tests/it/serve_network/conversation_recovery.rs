@@ -189,6 +189,57 @@ fn answers_to_people_are_not_sent_to_the_chat() {
     server.ends(Signal::SIGTERM, 0);
 }
 
+/// The session takes it in the run of the next message, which is over by then.
+#[test]
+fn prompt_that_a_person_queued_is_not_answered_to_the_chat() {
+    let gate = Gate::new();
+    let world = world([says("One."), gated(&gate, "Never."), says("Two."), says("Private."), says("Three.")]);
+    world.unchecked();
+    let server = Server::start(&world);
+    asks(&server, "First.");
+    assert_eq!(taken(&server, &mut Reader::of(&server, MAIN)), "One.");
+    server.ends(Signal::SIGTERM, 0);
+    let server = Server::start(&world);
+    let mut socket = server.socket();
+    let named = session(&world);
+    let opened = socket.ask(json!({ "type": "open", "cwd": world.path("work"), "session": named }));
+    let opened = opened["session"].as_str().unwrap().to_owned();
+    socket.prompt(&opened, "Work.");
+    reached(&gate);
+    let command =
+        json!({ "type": "prompt", "input": [{ "type": "text", "text": "Between us" }], "when": "followUp" });
+    let ack = socket.ask(json!({ "type": "command", "session": opened, "command": command }));
+    assert_eq!(ack["type"], "ack", "{ack}");
+    drop(server);
+    gate.open();
+    let server = Server::start(&world);
+    let mut reader = Reader::of(&server, MAIN);
+    asks(&server, "Second.");
+    assert_eq!(taken(&server, &mut reader), "Two.");
+    asks(&server, "Third.");
+    assert_eq!(taken(&server, &mut reader), "Three.");
+    let asked: Vec<String> = messages(&world.requests()[3]).iter().map(wire_text).collect();
+    assert!(asked.last().unwrap().contains("Between us"), "{asked:?}");
+    server.ends(Signal::SIGTERM, 0);
+}
+
+/// A client of the API tries again by itself when its server is killed: it must not end what was accepted before.
+#[test]
+fn completion_waits_for_the_answer_that_a_killed_server_owes() {
+    let gate = Gate::new();
+    let world = world([works("One."), gated(&gate, "Never."), says("Owed."), says("After.")]);
+    world.unchecked();
+    let id = killed_behind(&world, "One.", &gate);
+    let server = Server::start(&world);
+    let body = json!({ "model": "quipu", "messages": [{ "role": "user", "content": "And?" }] }).to_string();
+    let answer = server.request("POST", "/v1/chat/completions", &[("X-Quipu-Session-Key", MAIN)], &body);
+    assert_eq!(answer.json()["choices"][0]["message"]["content"], "After.", "{answer:?}");
+    let reply = Reader::of(&server, MAIN).reply();
+    assert_eq!(reply["text"], "Owed.", "{reply}");
+    assert!(reply["key"].as_str().unwrap().contains(&id), "{reply}");
+    server.ends(Signal::SIGTERM, 0);
+}
+
 #[test]
 fn stopped_run_stays_stopped_behind_a_kill() {
     let (gate, again, hung) = (Gate::new(), Gate::new(), Gate::new());

@@ -20,6 +20,10 @@ impl Jobs for DistantJobs {
         unreachable!()
     }
 
+    fn put_paused_job(&self, _: NewJob, _: i64) -> Fut<'_, bool> {
+        unreachable!()
+    }
+
     fn lead_jobs<'a>(&'a self, _: &'a Owner, _: i64, _: Duration) -> Fut<'a, RunnerLeaseOutcome> {
         unreachable!()
     }
