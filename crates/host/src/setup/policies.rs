@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn rooms_that_name_senders_alone_have_the_policy_of_every_room_for_others() {
+    fn rooms_that_name_senders_alone_have_the_policy_of_all_rooms() {
         let every =
             json!({ "tools": { "deny": ["exec"] }, "toolsBySender": { "7": { "deny": ["*"] }, "8": {} } });
         let groups = json!({
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn rooms_of_servers_have_a_policy_where_no_other_server_has_another() {
+    fn rooms_of_servers_keep_a_policy_that_all_servers_have() {
         let none = json!({ "deny": ["*"] });
         let open = json!({ "allow": ["read"] });
         let guild = |rooms: &[(&str, &Value)]| {
@@ -633,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn rooms_with_a_policy_get_no_tools_where_the_rest_of_a_channel_is_lost() {
+    fn rooms_get_no_tools_where_the_rest_of_a_channel_is_lost() {
         let none = json!({ "deny": ["*"] });
         let room = json!({ "1": { "tools": { "allow": ["*"] } } });
         for settings in [

@@ -65,6 +65,13 @@ pub(super) struct ChatOutcome {
 
 /// How often is looked whether the answer that a killed process owes is given.
 const OWED_POLL: Duration = Duration::from_millis(50);
+/// How long that may take where nothing runs: longer than until it is tried again.
+const OWED_PATIENCE: Duration = Duration::from_secs(15);
+
+fn owed() -> ApiError {
+    let message = "an earlier message of this conversation is still to be answered; try again, or stop it";
+    ApiError::new(StatusCode::CONFLICT, "reply_owed", message)
+}
 
 /// Answers a request. Whoever reads no more ends its run.
 pub(super) async fn run(front: &Front, request: ChatRequest, sender: mpsc::Sender<ChatEvent>) {
@@ -116,6 +123,7 @@ async fn in_turn(
             let turn = front.chats.turns.turn(key).await?;
             let sessions = front.conversations.sessions(&front.conversation_options).await;
             let sessions = sessions.map_err(|failure| unopened(&failure))?;
+            let began = Instant::now();
             let borrowed = loop {
                 // Its messages of other routes wait meanwhile.
                 let borrowed = sessions.borrow_renewed(key, came).await;
@@ -126,6 +134,10 @@ async fn in_turn(
                     break borrowed;
                 }
                 drop(borrowed);
+                // It was tried again meanwhile, and cannot be given now: another process has the session, or the model fails.
+                if began.elapsed() > OWED_PATIENCE {
+                    return Err(owed());
+                }
                 tokio::time::sleep(OWED_POLL).await;
             };
             Ok::<_, ApiError>((turn, borrowed, sessions.live_changes(key)))
