@@ -118,7 +118,9 @@ impl AgentApprovals {
             security = Some(security.map_or(one, |other: Security| other.min(one)));
         }
         // Newer versions have one word for both.
-        for one in values("mode").map(Security::of) {
+        const MODE: &str = "/tools/exec/mode";
+        let mode = own.and_then(|own| own.pointer(MODE)).or_else(|| config.pointer(MODE));
+        if let Some(one) = mode.map(Security::of) {
             known("mode", one.is_ok());
             let one = one.unwrap_or(Security::Deny);
             security = Some(security.map_or(one, |other: Security| other.min(one)));
