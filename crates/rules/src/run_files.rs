@@ -128,7 +128,10 @@ impl RunFiles {
                     arguments.iter().enumerate().filter(|(_, word)| is_interpreter(&base_of(word)));
                 self.scripts.extend(interpreters.map(|(at, _)| behind(at)));
                 self.enters_unknown |= arguments.iter().any(|word| changes_directory(&base_of(word)));
-                for (at, _) in arguments.iter().enumerate().filter(|(_, word)| base_of(word) == "env") {
+                // Each that is followed follows the next one: all of them from here would be more than anybody waits for.
+                let mut each = arguments.iter().enumerate().filter(|(_, word)| base_of(word) == "env");
+                if let Some((at, _)) = each.next() {
+                    self.has_patterns |= each.next().is_some();
                     self.env(arguments.get(at + 1..).unwrap_or_default(), depth);
                 }
             }
@@ -616,6 +619,8 @@ mod tests {
             &"x;".repeat(20_000),
             &"$(".repeat(5_000),
             &format!("sudo {}", "zsh ".repeat(5_000)),
+            &format!("sudo {}", "env -S sudo ".repeat(2_000)),
+            &format!("env -S {}", "'sudo env' -S ".repeat(1_000)),
         ] {
             run_files(command);
         }

@@ -151,7 +151,9 @@ pub(super) fn senders(key: &str, theirs: &Value) -> TakenMembers {
     let members = theirs.as_object().into_iter().flatten();
     for (sender, value) in members.filter(|(sender, _)| *sender != INCLUDE) {
         let at = format!("{key}.{sender}");
-        if let Some(id) = sender.trim().strip_prefix("channel:").and_then(|rest| rest.split_once(':')) {
+        let typed =
+            sender.trim().split_once(':').filter(|(kind, _)| kind.trim().eq_ignore_ascii_case("channel"));
+        if let Some(id) = typed.and_then(|(_, rest)| rest.split_once(':')) {
             let why = "senders are not told apart by channels; this one gets no tools here, on any channel";
             taken.leave(at.clone(), why);
             taken.close(&at, format!("id:{}", bare(id.1)));
@@ -352,6 +354,21 @@ fn rooms_of(at: &str, channel: &str, rooms: &Value, taken: &mut TakenMembers) {
     }
 }
 
+/// Adds what every room says of senders. Where the room says something of everybody, that counts before it; and a sender can be one that
+/// the room names by something else, so one named in another way gets no tools.
+fn below_own_senders(own: &mut Map<String, Value>, theirs: &Map<String, Value>) {
+    if own.contains_key(ANY) {
+        return;
+    }
+    let kind = |key: &str| key.split_once(':').map(|(kind, _)| kind.to_lowercase());
+    let known: Vec<String> = own.keys().map(|key| key.to_lowercase()).collect();
+    let kinds: BTreeSet<Option<String>> = own.keys().map(|key| kind(key)).collect();
+    for (sender, lists) in theirs.iter().filter(|(sender, _)| !known.contains(&sender.to_lowercase())) {
+        let is_one_kind = sender == ANY || kinds.iter().all(|other| *other == kind(sender));
+        own.insert(sender.clone(), if is_one_kind { lists.clone() } else { no_tools() });
+    }
+}
+
 /// What holds in a room whose policy names senders alone: of others what holds in every room.
 fn below_every_room(policy: &mut Value, every: &Value) {
     let (Some(policy), Some(every)) = (policy.as_object_mut(), every.as_object()) else { return };
@@ -360,11 +377,7 @@ fn below_every_room(policy: &mut Value, every: &Value) {
     }
     for (member, value) in every {
         match (policy.get_mut(member), value) {
-            (Some(Value::Object(own)), Value::Object(theirs)) => {
-                for (sender, lists) in theirs {
-                    own.entry(sender.clone()).or_insert_with(|| lists.clone());
-                }
-            }
+            (Some(Value::Object(own)), Value::Object(theirs)) => below_own_senders(own, theirs),
             (Some(_), _) => {}
             (None, value) => drop(policy.insert(member.clone(), value.clone())),
         }
@@ -580,6 +593,18 @@ mod tests {
             "x:lists": { "allow": ["read"], "bySender": { "id:9": {} } },
         });
         assert_eq!(Value::Object(members), expect);
+        let every = json!({ "toolsBySender": { "9": {}, "*": {} } });
+        for (own, expect) in [
+            (json!({ "*": { "deny": ["exec"] } }), json!({ "*": { "deny": ["exec"] } })),
+            (
+                json!({ "e164:9": { "deny": ["*"] } }),
+                json!({ "e164:9": { "deny": ["*"] }, "id:9": { "deny": ["*"] }, "*": {} }),
+            ),
+        ] {
+            let groups = json!({ "*": every, "a": { "toolsBySender": own } });
+            let members = rooms("channels", &json!({ "x": { "groups": groups } })).members;
+            assert_eq!(members["x:a"]["bySender"], expect, "{own}");
+        }
         let groups = json!({ "*": ["broken"], "a": { "toolsBySender": { "7": {} } } });
         let members = rooms("channels", &json!({ "x": { "groups": groups } })).members;
         let none = json!({ "deny": ["*"] });
@@ -589,7 +614,7 @@ mod tests {
 
     #[test]
     fn senders_of_one_channel_get_no_tools_on_any() {
-        let theirs = json!({ "channel:telegram:7": { "allow": ["read"] }, "8": { "allow": ["read"] } });
+        let theirs = json!({ "Channel:telegram:7": { "allow": ["read"] }, "8": { "allow": ["read"] } });
         let TakenMembers { members, left, .. } = senders("s", &theirs);
         assert_eq!(
             Value::Object(members),
